@@ -223,6 +223,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("promised-to")
 
     @property
+    def shown(self) -> str:
+        """Pod annotation: since when it is shown to a cluster autoscaler, and how often it was."""
+        return self.of("shown")
+
+    @property
     def turn(self) -> str:
         """Pod annotation: how many turns it had; a change of it wakes kube-scheduler."""
         return self.of("turn")

@@ -14,6 +14,7 @@ from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.showings import written
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
 
@@ -78,6 +79,7 @@ class Stage:
         self.pods: dict[str, Pod] = {}
         self.turns: dict[str, Turn] = {}
         self._born = 0
+        self.queues.recall({}, wall=WALL, now=0.0)
         self.queues.queues_seen(specs or {})
 
     def submit(
@@ -163,6 +165,8 @@ class Stage:
             pod = self.pods[uid]
             queue = self.queues.charged_in(uid)
             notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {})
+            if (turn := self.turns.get(uid)) and turn.shown:
+                notes |= {NAMES.shown: written(wall=WALL + self.now, times=turn.shown)}
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             self.see(
                 msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))

@@ -19,17 +19,20 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
 from aliquot_scheduler.queues.waiting.line import Waiter, firm_part, summed
-from support.centre import NAMES, gpus, make_node, sick
+from support.centre import NAMES, WALL, gpus, make_node, sick
 from support.guarantee_oracle import Guarantees, Wish, kept_idle
 from support.lying_oracle import can_lie
 from support.queue_count import Count
 from support.queue_stage import A100, H100, Stage, queue
+from support.showings_oracle import MINUTES, ShowingsOracle
 
 MEMORY = 80_000
 NODES = (2, 1, 4)
 # The scarce ones are on the first node.
 MODELS = {0: H100}
 SCARCE = "*H100*"
+# Of the nodes that may join, how many, and how many cards each has.
+MOST_JOINED, JOINS = 2, 2
 ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
 SETTINGS = QueueSettings(patience=100.0, hold=200.0)
 replace = msgspec.structs.replace
@@ -43,6 +46,8 @@ class QueueWorld(Stage):
         self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
         self.specs: dict[str, QueueSpec] = {}
         self._made = 0
+        self._joined = 0
+        self.showings = ShowingsOracle()
         super().__init__({}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.plant()
 
@@ -70,7 +75,8 @@ class QueueWorld(Stage):
             weight=self.chance.choice((1, 1, 2, 0)),
             priority=self.chance.choice((0, 0, 1)),
             stop=self.chance.choice(("", "", "", "", "hold", "drain")),
-            autoscale=self.chance.random() < 0.2,
+            autoscale=self.chance.random() < 0.3,
+            autoscale_minutes=MINUTES,
             hosts=HostLimits(cpu=self.chance.choice((None, None, "3"))),
             models=self._of_models(),
         )
@@ -157,12 +163,23 @@ class QueueWorld(Stage):
             cards[0] = sick(cards[0])
         self.picture.node_seen(make_node(f"n{at}", cards, cordoned=self.chance.random() < 0.2))
 
+    def join(self) -> None:
+        """What an autoscaler may answer: a node more."""
+        if self._joined < MOST_JOINED:
+            self._joined += 1
+            self._tell_joined()
+
+    def _tell_joined(self) -> None:
+        for at in range(len(NODES), len(NODES) + self._joined):
+            self.picture.node_seen(make_node(f"n{at}", self._cards_of(at)))
+
     @staticmethod
     def _cards_of(at: int) -> list[Gpu]:
-        return list(gpus(f"n{at}", NODES[at], memory=MEMORY, model=MODELS.get(at, A100)))
+        count = NODES[at] if at < len(NODES) else JOINS
+        return list(gpus(f"n{at}", count, memory=MEMORY, model=MODELS.get(at, A100)))
 
     def _all_cards(self) -> list[list[Gpu]]:
-        return [self._cards_of(at) for at in range(len(NODES))]
+        return [self._cards_of(at) for at in range(len(NODES) + self._joined)]
 
     def wait(self) -> None:
         """Time passes, and may leap: whoever was let in and is not bound loses the turn."""
@@ -172,6 +189,7 @@ class QueueWorld(Stage):
     def clock_back(self) -> None:
         """A clock that jumps back: nobody's usage grows by it."""
         self.now = max(0.0, self.now - 50.0)
+        self.showings.clock_back()
 
     # --- the centre --------------------------------------------------------------------------------------------------
     def let_in(self) -> None:
@@ -191,9 +209,25 @@ class QueueWorld(Stage):
                 before.check_next(after)
             before = after
         self.check_gangs(told)
+        self._show()
         for uid in self.with_room():
             if self.chance.random() < 0.8:
                 self._bind_checked(uid)
+
+    def _show(self) -> None:
+        """Most gates of those who are shown are lifted; of the others the write has failed."""
+        for uid, turn in self.turns.items():
+            if turn.shown and uid in self.pods and self.showings.is_new(turn):
+                assert not self.is_coming(uid)
+                self.showings.told(self, turn)
+        self.showings.check_new(self)
+        for uid in sorted(self.showings.new):
+            if self.chance.random() < 0.9:
+                self.lift(uid)
+            else:
+                self.showings.forget(uid)
+                self.queues.not_told(self.pods[uid], now=self.now)
+        self.showings.new.clear()
 
     def with_room(self) -> list[str]:
         """Who is let in and can be bound."""
@@ -230,7 +264,9 @@ class QueueWorld(Stage):
         bound = [uid for uid, pod in self.pods.items() if pod.spec.node_name]
         Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.now = now
+        self._tell_joined()
         self.desk.tell_time(now)
+        self.queues.recall({}, wall=WALL + now, now=now)
         self.specs = specs
         self.queues.queues_seen(specs)
         self.chance.shuffle(pods)
@@ -262,6 +298,7 @@ class QueueWorld(Stage):
         """After each step."""
         self._check_cards()
         self._check_books()
+        self.showings.check(self)
 
     def _check_cards(self) -> None:
         on: dict[tuple[str, str], list[Claim]] = defaultdict(list)
@@ -376,6 +413,7 @@ STEPS: dict[Callable[[QueueWorld], None], int] = {
     QueueWorld.plant: 1,
     QueueWorld.home: 1,
     QueueWorld.node: 1,
+    QueueWorld.join: 1,
     QueueWorld.restart: 1,
     QueueWorld.clock_back: 1,
     QueueWorld.delete_namespace: 1,

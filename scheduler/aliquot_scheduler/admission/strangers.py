@@ -36,7 +36,8 @@ def unknown_resources(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
 
 def unknown_notes(pod: Pod, *, names: Names, labels: Sequence[str], annotations: Sequence[str]) -> Iterator[str]:
     """Warnings of labels and annotations that nobody reads, given those that pods may bear."""
-    meta, ours = pod.metadata, (names.grant, names.charged, names.turn, names.promised, names.room, names.over_use)
+    meta = pod.metadata
+    ours = (names.grant, names.charged, names.turn, names.promised, names.shown, names.room, names.over_use)
     for kind, other, found, known, others in (
         ("label", "annotation", meta.labels, (*labels, names.of("user")), annotations),
         ("annotation", "label", meta.annotations, (*annotations, *ours), labels),

@@ -120,11 +120,13 @@ class Gatekeeper:
     async def _write(self, turn: Turn) -> None:
         pod, uid = turn.pod, turn.pod.metadata.uid
         node = turn.promise.node if turn.promise else ""
-        at = second_time(self._clock.wall())
+        wall = self._clock.wall()
+        at = second_time(wall)
         if (status := status_of(turn, names=self._names, at=at, nodes=self._desk.nodes)) is not None:
             written = self._patch(pod, status, subresource="status")
             await self._tidings.of(uid, seconds=_UNTIL_TOLD, after=written)
-        await self._patch(pod, let_through(turn, queue=self._turns.charged_in(uid), names=self._names))
+        through = let_through(turn, queue=self._turns.charged_in(uid), names=self._names, wall=wall)
+        await self._patch(pod, through)
         if was_told_to_wait(pod, names=self._names):
             self._events.tell(pod, LET_IN, action="Admitting")
         log.info("let through", extra={"pod": pod.key, "node": node, "turn": turn.number})

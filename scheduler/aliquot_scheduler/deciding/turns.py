@@ -44,6 +44,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     promise: Promise | None
     number: int
+    # How often it was shown so, with this time.
+    shown: int = 0
 
 
 class Turns(Protocol):

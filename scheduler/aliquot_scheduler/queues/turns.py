@@ -133,8 +133,8 @@ class Queues:
             return
         if register.inside.way(uid) is Way.ADOPTED:
             register.claims.found(uid, now=now)
-        waiter, was_shown = register.let_out(uid), register.shown.pop(uid, None) is not None
-        if waiter is None and not was_shown:
+        waiter = register.let_out(uid)
+        if waiter is None:
             return
         register.lost[uid] = register.lost.get(uid, 0) + 1
         unseen, again = _is_unseen(pod), _AGAIN
@@ -144,8 +144,7 @@ class Queues:
             # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
             register.take_as_waiting(pod)
             return
-        if waiter is not None:
-            register.turn_lost(waiter, now=now)
+        register.turn_lost(waiter, now=now)
         register.rest(pod, until=now + again.delay(failures=register.lost[uid], random=self._random))
 
     def asked(self, pod: Pod, *, now: float) -> None:
@@ -155,22 +154,22 @@ class Queues:
     def not_told(self, pod: Pod, *, now: float) -> None:
         """The pod could not be told of its turn: the next try comes later, since others may be told."""
         uid, register = pod.metadata.uid, self._register
-        if not register.let_out(uid) and register.shown.pop(uid, None) is None:
+        if not register.let_out(uid) and uid not in register.showings:
             return
+        register.showings.forget(uid)
         if pod.metadata.deletion_timestamp:
             # It was on its way when the watch told that it is to go.
             register.pod_gone(uid)
             return
         register.untold[uid] = register.untold.get(uid, 0) + 1
+        register.shown_before(pod)
         wait = _TELL_AGAIN.delay(failures=register.untold[uid], random=self._random)
         register.rest(pod, until=now + wait)
 
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
         self._register.now = now
-        register, hall = self._register, self._register.hall
-        shown = [uid for uid, until in register.shown.items() if until <= now and hall.stands(uid)]
-        return [*register.inside.late(now), *shown]
+        return self._register.inside.late(now)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
     @property
@@ -185,7 +184,7 @@ class Queues:
         if uid not in register:
             # The watch is behind; or ahead, and the pod is gone.
             return register.taking_over.adopt(pod, now=register.now)
-        if uid in register.shown:
+        if uid in register.showings.shown:
             return "it is let in by its queue, and waits for room on a card"
         if uid not in register.hall:
             return ""
@@ -215,7 +214,8 @@ class Queues:
         return statuses(self.books, reach=register.cards.reach(), waiting=register.hall, at=at, now=now)
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
-        """What the leader before us has put down of usage."""
+        """What the leader before us has put down of usage; before any pod is seen, since pods say when by the wall."""
+        self._register.wall_ahead = wall - now
         known = {name: status for name, status in told.items() if name in self.books.ledger.tree.nodes}
         recall(self.books, known, forgetting=self._register.forgetting, wall=wall, now=now)
 

@@ -158,7 +158,7 @@ class Consolidation:
         register = self._queues.register
         heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
         # For who is shown to an autoscaler a node is to come.
-        return [head for head in heads if head.first.uid not in register.shown]
+        return [head for head in heads if head.first.uid not in register.showings.shown]
 
     def _may_ask(self, candidate: Candidate, *, now: float) -> bool:
         if candidate.uid in self._vain:

@@ -203,7 +203,7 @@ class Reclaim:
         """But for who is shown to an autoscaler: a node is to come for it, and nobody goes meanwhile."""
         register = self._queues.register
         heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
-        return [head for head in heads if head.first.uid not in register.shown]
+        return [head for head in heads if head.first.uid not in register.showings.shown]
 
     def _next(self, queue: str, shares: Shares) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)

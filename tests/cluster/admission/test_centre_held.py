@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aliquot_core.instants import seconds_of
 from aliquot_core.names import LEADER_LEASE
 from aliquot_kube.patches import JSON_PATCH, STRATEGIC_MERGE_PATCH, Patch
 from aliquot_scheduler.centre.pod_patches import (
@@ -130,12 +131,17 @@ def test_what_a_leader_writes_passes(cluster: ClusterHarness, guarded: Guarded, 
     write(nominated(read, "node1"), "/status")
     write(not_nominated(read), "/status")
     at = "2026-01-01T00:00:00Z"
+    wall = seconds_of(at)
+    assert wall is not None
     told = write(saying(read, LET_IN, admitted=True, names=NAMES, at=at, node="node1"), "/status")
     assert told["status"]["nominatedNodeName"] == "node1"
-    let_in = write(let_through(Turn(pod=read, promise=None, number=1), queue="default", names=NAMES))
+    turn = Turn(pod=read, promise=None, number=1, shown=1)
+    let_in = write(let_through(turn, queue="default", names=NAMES, wall=wall))
     assert "schedulingGates" not in let_in["spec"]
     assert let_in["metadata"]["annotations"][NAMES.charged] == "default"
-    again = write(let_through(Turn(pod=decoded(let_in), promise=None, number=2), queue="default", names=NAMES))
+    assert let_in["metadata"]["annotations"][NAMES.shown] == "2026-01-01T00:00:00Z 1"
+    turn = Turn(pod=decoded(let_in), promise=None, number=2, shown=2)
+    again = write(let_through(turn, queue="default", names=NAMES, wall=wall))
     assert again["metadata"]["annotations"][NAMES.turn] == "2"
     notes = {NAMES.grant: grant_text(30), NAMES.charged: "default"}
     guarded.scheduler.post(f"{path}/binding", binding(made, "node1", notes))

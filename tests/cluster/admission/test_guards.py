@@ -119,10 +119,14 @@ def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded
     assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
-OF_TURNS = ({NAMES.turn: "2"}, {NAMES.turn: "3"}), ({NAMES.promised: "node1 GPU-1"}, {NAMES.promised: "node2 GPU-1"})
+OF_TURNS = (
+    ({NAMES.turn: "2"}, {NAMES.turn: "3"}),
+    ({NAMES.promised: "node1 GPU-1"}, {NAMES.promised: "node2 GPU-1"}),
+    ({NAMES.shown: "2026-01-01T00:00:00Z 1"}, {NAMES.shown: "2027-01-01T00:00:00Z 1"}),
+)
 
 
-@pytest.mark.parametrize(("true", "forged"), OF_TURNS, ids=["number", "room"])
+@pytest.mark.parametrize(("true", "forged"), OF_TURNS, ids=["number", "room", "shown"])
 def test_only_the_scheduler_tells_of_turns(
     cluster: ClusterHarness,
     guarded: Guarded,

@@ -19,6 +19,7 @@ from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.views import views
 from aliquot_scheduler.queues.telling.whole import waiting_pods
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.showings import written as since_when
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from support.centre import NAMES, WALL, make_lease, picture_with
 from support.queue_scenarios import SCENARIOS, Scenario, Spec, said_now
@@ -36,9 +37,12 @@ def written(stage: Stage, pod: Pod) -> Pod:
         notice = stage.queues.notice(waiter)
         said = PodCondition(type=NAMES.admitted, status="False", reason=notice.reason, message=notice.message)
         # Of the pods that wait those have no gate that were shown to an autoscaler.
-        gates = [] if uid in stage.turns else pod.spec.scheduling_gates
+        turn = stage.turns.get(uid)
+        gates = [] if turn else pod.spec.scheduling_gates
+        shown = {NAMES.shown: since_when(wall=WALL + stage.now, times=turn.shown)} if turn and turn.shown else {}
         return replace(
             pod,
+            metadata=replace(pod.metadata, annotations=pod.metadata.annotations | shown),
             spec=replace(pod.spec, scheduling_gates=gates),
             status=replace(pod.status, conditions=[said]),
         )

@@ -35,7 +35,7 @@ def lifted(pod: Pod, patch: Patch) -> Pod:
 def written(stage: Stage) -> list[Pod]:
     """All pods as the API server has them."""
     return [
-        lifted(pod, let_through(stage.turns[uid], queue="", names=NAMES))
+        lifted(pod, let_through(stage.turns[uid], queue="", names=NAMES, wall=WALL))
         if uid in stage.turns and not pod.spec.node_name
         else pod
         for uid, pod in stage.pods.items()
@@ -84,11 +84,16 @@ def test_a_turn_without_room_takes_the_node_back() -> None:
     stage = Stage(nodes=(1,))
     pod = stage.submit("p")
     stage.round()
-    once = lifted(pod, let_through(stage.turns["p"], queue="", names=NAMES))
+    once = lifted(pod, let_through(stage.turns["p"], queue="", names=NAMES, wall=WALL))
     (card,) = stage.picture.nodes["n0"].columns
     assert once.metadata.annotations[NAMES.promised] == f"n0 {card}"
-    again = lifted(once, let_through(Turn(pod=once, promise=None, number=2), queue="", names=NAMES))
+    again = lifted(once, let_through(Turn(pod=once, promise=None, number=2, shown=1), queue="", names=NAMES, wall=WALL))
     assert NAMES.promised not in again.metadata.annotations
+    assert again.metadata.annotations[NAMES.shown].endswith(" 1")
+    placed = lifted(
+        again, let_through(replace(stage.turns["p"], pod=again, number=3), queue="", names=NAMES, wall=WALL)
+    )
+    assert NAMES.shown not in placed.metadata.annotations
 
 
 def test_its_own_room_stands_in_nobody_s_way_but_others() -> None:

@@ -135,7 +135,7 @@ def test_a_gang_that_is_shown_comes_in_as_a_whole() -> None:
 
 
 def test_a_pod_is_not_shown_for_ever() -> None:
-    """When no node has come in its time, it is not shown for a while."""
+    """When no node has come in its time, it is told so, and stands in its line as before."""
     stage = Stage({"a": queue(limit=100, autoscale=True, autoscale_minutes=1), "b": queue()}, nodes=(1,))
     stage.submit("x", 100, queue="b")
     assert stage.run() == ["x"]
@@ -144,7 +144,17 @@ def test_a_pod_is_not_shown_for_ever() -> None:
     assert stage.round(after=59.0) == []
     assert "waits for room" in stage.queues.why_not(stage.pods["p"])
     assert stage.round(after=1.0) == []
-    assert "led to no binding" in stage.queues.why_not(stage.pods["p"])
+    assert "waits for its turn" in stage.queues.why_not(stage.pods["p"])
+    (waiter,) = stage.queues.waiting()
+    notice = stage.queues.notice(waiter)
+    assert notice.reason == "NoNodeCame"
+    assert notice.message.startswith(
+        "no node came for it while it was shown to a cluster autoscaler for 1 minute (1 time); "
+        "it is shown again once GPUs or queues have changed, not before 2026-11-21T10:02:00Z; it counts as "
+    )
+    stage.end("x")
+    assert stage.run() == ["p"]
+    assert stage.turns["p"].promise is not None
 
 
 def test_who_is_shown_to_a_cluster_autoscaler_comes_in_by_its_own_guarantee() -> None:
@@ -249,7 +259,7 @@ NO_MORE: dict[str, tuple[dict[str, QueueSpec], str]] = {
 
 @pytest.mark.parametrize("change", NO_MORE)
 def test_who_is_shown_no_more_is_told_why_it_waits(change: str) -> None:
-    """As if it had never been shown; once the queue is as before it is shown again, by a turn with another number."""
+    """As if it had never been shown; once the queue is as before it is shown as before, and nothing is written."""
     after, word = NO_MORE[change]
     stage = Stage({"a": queue(autoscale=True)}, nodes=(1,))
     stage.submit("x", 100, queue="a")
@@ -263,5 +273,5 @@ def test_who_is_shown_no_more_is_told_why_it_waits(change: str) -> None:
     assert (notice.reason, "autoscaler" in notice.message) == (word, False)
     assert "waits for room" not in stage.queues.why_not(stage.pods["p"])
     stage.queues.queues_seen({"a": queue(autoscale=True)})
-    assert stage.round(after=1.0) == ["p"]
-    assert stage.turns["p"].promise is None
+    assert stage.round(after=1.0) == []
+    assert "waits for room" in stage.queues.why_not(stage.pods["p"])

@@ -22,11 +22,13 @@ from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.telling.whole import answer, waiting_pods
+from aliquot_scheduler.queues.waiting.showings import written
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
 NODES = (make_node("n1", gpus("n1", 4)),)
+SHOWN = {NAMES.shown: written(wall=WALL - 60.0, times=1)}
 TREE: Mapping[str, Any] = {
     "org": {"compute": {"limit": 300}},
     "a": {"parent": "org", "compute": {"guarantee": 100}, "namespaces": ["*"]},
@@ -157,16 +159,23 @@ def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:
     """As `aliquot explain` says it."""
     growing = plan({"g": {"autoscale": True, "namespaces": ["*"]}})
     full = [runs(f"r{gpu}", "g", 100, gpu=gpu) for gpu in range(4)]
-    shown = let_in(waits("w1", "g", 50), admitted="False")
+    shown = let_in(waits("w1", "g", 50, annotations=SHOWN), admitted="False")
     (pod,) = waiting_pods("g", stand(*full, shown, of=growing))
     assert pod.why.startswith("it is shown to a cluster autoscaler: ")
+    long_ago = {NAMES.shown: written(wall=WALL - 1_000.0, times=2)}
+    over = let_in(waits("w1", "g", 50, annotations=long_ago), admitted="False")
+    (pod,) = waiting_pods("g", stand(*full, over, of=growing))
+    assert (pod.reason, pod.why.partition(";")[0]) == (
+        "NoNodeCame",
+        "no node came for it while it was shown to a cluster autoscaler for 15 minutes (2 times)",
+    )
 
 
 def test_who_was_shown_to_an_autoscaler_has_lost_no_turn() -> None:
     """Its queue is held by now: both commands say that, and not that a turn of it led to nothing."""
     held = plan({"g": {"autoscale": True, "namespaces": ["*"], "stop": "hold"}})
     full = [runs(f"r{gpu}", "g", 100, gpu=gpu) for gpu in range(4)]
-    shown = let_in(waits("w1", "g", 50), admitted="False")
+    shown = let_in(waits("w1", "g", 50, annotations=SHOWN), admitted="False")
     (pod,) = waiting_pods("g", stand(*full, shown, of=held))
     assert (pod.reason, pod.why) == ("QueueHeld", "queue g is held: it lets nobody in")
     leases = [make_lease(node.metadata.name) for node in NODES]
@@ -211,15 +220,16 @@ def test_what_a_queue_says_of_models_is_told_with_what_it_has_of_them() -> None:
 
 
 def test_who_is_shown_to_an_autoscaler_waits() -> None:
-    """It has no gate and no card; one without a gate that has room, or was promised some, is let in."""
+    """It has no gate and no card; one without a gate that was promised room is let in, or that says nothing."""
     grows = plan({"a": {"namespaces": ["*"], "autoscale": True}})
     full = [runs(f"r{gpu}", "a", 100, gpu=gpu) for gpu in range(4)]
-    seen = waits("seen", "a", 100, spec={"schedulingGates": []})
+    seen = waits("seen", "a", 100, spec={"schedulingGates": []}, annotations=SHOWN)
     chosen = waits("chosen", "a", 100, spec={"schedulingGates": []})
     chosen.metadata.annotations[NAMES.promised] = "n1"
     row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full, seen, chosen, of=grows))}["a"]
     assert (row.compute.used, row.compute.asked, row.running, row.waiting) == (500, 100, 5, 1)
-    row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full[1:], seen, of=grows))}["a"]
+    found = waits("found", "a", 100, spec={"schedulingGates": []})
+    row = {one.name: one for one in rows(grows, statuses={}, standing=stand(*full[1:], found, of=grows))}["a"]
     assert (row.compute.used, row.compute.asked, row.running, row.waiting) == (400, 0, 4, 0)
     leases = [make_lease(node.metadata.name) for node in NODES]
     told = explain(seen, nodes=NODES, leases=leases, pods=[*full, seen], names=NAMES, wall=WALL, plan=grows)

@@ -37,6 +37,7 @@ from aliquot_scheduler.queues.waiting.heard import Heard
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
 from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.probation import Probation
+from aliquot_scheduler.queues.waiting.showings import Showings, World
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.rules.judging import Rules
 
@@ -59,8 +60,11 @@ class Register:
         self.lost: dict[str, int] = {}
         self.untold: dict[str, int] = {}
         self.joined: dict[str, float] = {}
-        # Of those who stand in line, who is shown to an autoscaler (`showing.py`); until when.
-        self.shown: dict[str, float] = {}
+        # Of those who wait, who is shown to an autoscaler (`showing.py`), or was.
+        self.showings = Showings()
+        # By how much the clock on the wall is ahead, and how often all was planted anew.
+        self.wall_ahead = 0.0
+        self._plantings = 0
         self.standoffs = Standoffs()
         self.settings = settings
         self.stale = StaleGangs(after=settings.stale_gang)
@@ -110,6 +114,11 @@ class Register:
         """How pods are read by the tree of the moment."""
         return self._planting.enrolment
 
+    @property
+    def world(self) -> World:
+        """What there is of queues and cards: another one if any of them have changed."""
+        return self._plantings, tuple(self.books.capacity)
+
     def waiting(self) -> list[Waiter]:
         """All who wait, wherever, and those of whom it is not judged yet whether they do."""
         return [*self.hall, *self.taking_over.waiters()]
@@ -158,6 +167,7 @@ class Register:
         self.taking_over.forget(uid)
         self.probation.gone(uid)
         self.claims.gone(uid)
+        self.showings.forget(uid)
         self._unheard.discard(uid)
         for notes in (self.lost, self.untold, self.joined):
             notes.pop(uid, None)
@@ -181,6 +191,7 @@ class Register:
         for gang in self.hall.in_vain.tell_time(now):
             self.hall.ask_anew(gang, books=self.books)
         self.books.capacity = self.cards.stock().capacity
+        self.showings.tell_time(now, minutes=self._shown_for, world=self.world)
         self.second_turns.end_rests(books=self.books, now=now)
         self.second_turns.close_lines(books=self.books, now=now)
         self.books.settle(now)
@@ -198,10 +209,14 @@ class Register:
         """It waits: in its line, or goes on to rest."""
         self.taking_over.forget(pod.metadata.uid)
         waiter = self._read(pod)
+        self.showings.waits(pod.metadata.uid, lifted=not pod.spec.scheduling_gates)
+        if waiter is None or self._asks_otherwise(waiter):
+            self.showings.nobody_is_sure()
         self.joined.setdefault(pod.metadata.uid, self.now)
         until = self.hall.rests_until(pod.metadata.uid)
         if waiter is None:
             self.leave(pod.metadata.uid)
+            self.showings.forget(pod.metadata.uid)
         elif until is not None:
             self.hall.rest(waiter, until=until, books=self.books)
         else:
@@ -236,6 +251,7 @@ class Register:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
+        self.showings.forget(waiter.uid)
         held = self.enrolment.held_to(waiter, promise)
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)
         self.inside.keep_off(held.uid, held.off)
@@ -259,8 +275,12 @@ class Register:
 
     def leave(self, uid: str) -> None:
         """It waits no more."""
-        self.shown.pop(uid, None)
         self.hall.leave(uid, books=self.books)
+
+    def shown_before(self, pod: Pod) -> None:
+        """It is shown, or was, if that is written on it: by the leader before us, or since when we were not heard."""
+        said = pod.metadata.annotations.get(self.names.shown, "")
+        self.showings.found(pod.metadata.uid, said, now=self.now, wall=self.now + self.wall_ahead)
 
     def release(self, uid: str) -> Waiter | None:
         """It is let in no more, and charged with nothing."""
@@ -286,6 +306,7 @@ class Register:
         waiter = known.of(pod) if known else self.enrolment.holder(pod)
         self.leave(uid)
         self.memory.forget(uid)
+        self.showings.forget(uid)
         for notes in (self.lost, self.untold, self.joined):
             notes.pop(uid, None)
         self._unheard.discard(uid)
@@ -305,7 +326,14 @@ class Register:
 
     def _take_as_found(self, pod: Pod) -> None:
         self.claims.found(pod.metadata.uid, now=self.now)
+        self.shown_before(pod)
         self.take_as_waiting(pod)
+
+    def _shown_for(self, uid: str) -> float:
+        """For how many minutes a pod is shown."""
+        waiter, nodes = self.hall.find(uid), self.books.ledger.tree.nodes
+        node = nodes.get(waiter.queue) if waiter else None
+        return (node.spec if node else QueueSpec()).autoscale_minutes
 
     def _stand_in_line(self, waiter: Waiter) -> None:
         self.leave(waiter.uid)
@@ -318,6 +346,11 @@ class Register:
             return
         self.release(pod.metadata.uid)
         self.take_as_waiting(pod)
+
+    def _asks_otherwise(self, waiter: Waiter) -> bool:
+        """Whether it waits already, in another queue or for something else."""
+        was = self.hall.find(waiter.uid)
+        return was is not None and (was.queue, was.number) != (waiter.queue, waiter.number)
 
     def _join(self, waiter: Waiter) -> None:
         why = self.enrolment.why_never(waiter)
@@ -341,6 +374,8 @@ class Register:
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
         self._planting.plant_anew()
+        self._plantings += 1
+        self.showings.nobody_is_sure()
         waiting = self.hall.clear()
         self.books.replant(self._planting.tree)
         for states in (self.inside.coming, self.inside.bound):

@@ -27,14 +27,13 @@ from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.showing import Showing, growing
 from aliquot_scheduler.queues.letting_in.sweep import Sweep
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter, summed
+from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 
 log = logging.getLogger(__name__)
 
 # A longer number on a pod is not ours.
 _LONGEST_COUNT = 10
-_MINUTE = 60.0
 
 
 class Rounds:
@@ -118,24 +117,45 @@ class Rounds:
 
     def _show(self, *, now: float) -> None:
         """Let an autoscaler see who found no room."""
-        register, tree = self._register, self._register.books.ledger.tree
-        before, register.shown = register.shown, {}
-        if not (queues := growing(register.hall, tree)):
+        register, showings = self._register, self._register.showings
+        if not (queues := growing(register.hall, register.books.ledger.tree)):
+            showings.shown = frozenset()
             return
-        showing = Showing(queues, books=register.books, hall=register.hall, without=register.enrolment.without, now=now)
-        found: list[Waiter] = []
-        for candidate in showing.candidates():
-            for member in candidate.members:
-                register.set_apart(member)
-            register.gang_changed(candidate.first)
-            found += candidate.members
-        for waiter in found:
+        look = Showing(
+            queues,
+            books=register.books,
+            hall=register.hall,
+            showings=showings,
+            without=register.enrolment.without,
+            world=register.world,
+            now=now,
+        )
+        shown = self._set_apart(look.without_gates())
+        out = list(look.put_out())
+        for waiter in out:
+            register.set_apart(waiter)
+        shown += self._set_apart(look.new())
+        for waiter in (*shown, *out):
             register.stand_again(waiter)
-            until = before.get(waiter.uid)
-            if until is None:
-                until = now + _MINUTE * tree.nodes[waiter.queue].spec.autoscale_minutes
-                self._untold.append(Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter)))
-            register.shown[waiter.uid] = until
+        for waiter in shown:
+            # A node is to come for it: nobody is kept waiting for it meanwhile.
+            register.memory.forget(waiter.uid)
+            if not showings.runs(waiter.uid):
+                times = look.times(waiter)
+                showings.begin(waiter.uid, now=now, times=times)
+                turn = Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter), shown=times)
+                self._untold.append(turn)
+        showings.shown = frozenset(waiter.uid for waiter in shown)
+
+    def _set_apart(self, candidates: Iterator[Candidate]) -> list[Waiter]:
+        """Charge each of them before the next is looked for."""
+        found: list[Waiter] = []
+        for candidate in candidates:
+            for member in candidate.members:
+                self._register.set_apart(member)
+            self._register.gang_changed(candidate.first)
+            found += candidate.members
+        return found
 
     def _bring_in_cleared(self, sweep: Sweep, rooms: Rooms, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
@@ -178,7 +198,7 @@ class Rounds:
         while self._untold:
             turn = self._untold.popleft()
             uid = turn.pod.metadata.uid
-            if uid in (self._register.inside.coming if turn.promise else self._register.shown):
+            if uid in (self._register.inside.coming if turn.promise else self._register.showings):
                 yield turn
 
     def _turns_had(self, pod: Pod) -> int:

@@ -19,7 +19,7 @@ from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, as_shown, why
+from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, as_shown, shown_in_vain, why
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
@@ -84,7 +84,7 @@ class Notices:
     def of(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""
         word, sentence = why(waiter, self._knows)
-        is_shown = waiter.uid in self._register.shown
+        is_shown = waiter.uid in self._register.showings.shown
         return Notice(reason=word, message=as_shown(sentence()) if is_shown else sentence())
 
 
@@ -151,6 +151,14 @@ class _Leader:
     def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
         standoff = self._register.standoffs.of(waiter)
         return Why(NOBODY_GOES, lambda: f"{found.sentence()}; {standoff}") if standoff else None
+
+    def shown_in_vain(self, waiter: Waiter) -> str:
+        register, showing = self._register, self._register.showings.of(waiter.uid)
+        spec = self.books.ledger.tree.nodes[waiter.queue].spec
+        if showing is None or showing.over is None or not spec.autoscale:
+            return ""
+        again = showing.again + register.wall_ahead
+        return shown_in_vain(showing, minutes=spec.autoscale_minutes, again=again)
 
     def wording(self) -> Wording:
         register = self._register

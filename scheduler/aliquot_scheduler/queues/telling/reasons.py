@@ -20,6 +20,7 @@ from aliquot_scheduler.queues.telling.why import (
     OF_ROOM,
     TURN_LOST,
     Why,
+    shown_in_vain,
     why,
 )
 from aliquot_scheduler.queues.telling.wording import Wording
@@ -93,6 +94,12 @@ class _Reader:
     def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
         del found
         return self._leaders(waiter, {NOBODY_GOES})
+
+    def shown_in_vain(self, waiter: Waiter) -> str:
+        showing, spec = self._standing.showing(waiter), self.books.ledger.tree.nodes[waiter.queue].spec
+        if showing is None or showing.over is None:
+            return ""
+        return shown_in_vain(showing, minutes=spec.autoscale_minutes, again=showing.again)
 
     def wording(self) -> Wording:
         return self._standing.wording

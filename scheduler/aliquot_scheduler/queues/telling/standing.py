@@ -35,6 +35,7 @@ from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.showings import Showing, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
@@ -73,6 +74,7 @@ class Standing:
         but for one of them (`but`, its UID), which is asked about: its own room stands in nobody's way but others'.
         """
         self._but = but
+        self._wall = wall
         hardware = hardware_of(picture, models_of(plan.specs))
         self.plan = plan = msgspec.structs.replace(plan, tree=plant(plan.specs, hardware=hardware))
         self.settings = settings
@@ -94,7 +96,6 @@ class Standing:
         # Who has a place.
         self.bound: list[Waiter] = []
         self._promised: list[Waiter] = []
-        self._shown: set[str] = set()
         self._waiting: dict[str, list[Waiter]] = {}
         self._running: dict[str, int] = {}
         self._members: dict[str, list[Pod]] = {}
@@ -112,7 +113,7 @@ class Standing:
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
                 continue
-            if self.state(waiter).is_in and not self._has_no_room(waiter):
+            if self.state(waiter).is_in:
                 self.books.put(waiter, self._enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
                 (self.bound if pod.spec.node_name else self._promised).append(waiter)
@@ -122,8 +123,6 @@ class Standing:
             if waiter.uid != self._but:
                 bounds = promised_to(waiter.pod, names=self._names) or ANYWHERE
                 self._places.best(waiter.pod, waiter.demand, bounds, now=_NOW)
-        # With what is promised to others in the picture by now.
-        self._shown = {waiter.uid for waiter in waiting if self._has_no_room(waiter)}
         for waiter in waiting:
             self._waiting.setdefault(waiter.queue, []).append(waiter)
             if self.foreign_gates(waiter):
@@ -199,28 +198,29 @@ class Standing:
         return said if said and said.status == "False" else None
 
     def is_shown(self, waiter: Waiter) -> bool:
-        """Whether a pod has no gate so that a cluster autoscaler sees it, as far as this can be told: it has no room.
+        """Whether its queue shows a pod to a cluster autoscaler, as far as others know: not beside whom it does."""
+        showing, ledger = self.showing(waiter), self.books.ledger
+        if showing is None or showing.over is not None or ledger.tree.nodes[waiter.queue].stop:
+            return False
+        return not ledger.over(waiter.queue, waiter.amounts)
 
-        Who was promised room has it written on it where.
-        """
-        return waiter.uid in self._shown
-
-    def _has_no_room(self, waiter: Waiter) -> bool:
+    def showing(self, waiter: Waiter) -> Showing | None:
+        """Since when it was shown so, and whether that is over, as it is written on a pod that waits."""
         node, pod = self.plan.tree.nodes.get(waiter.queue), waiter.pod
-        if node is None or node.stop or not node.spec.autoscale or pod.spec.node_name or pod.ended:
-            return False
-        if pod.spec.scheduling_gates or promised_to(pod, names=self._names):
-            return False
-        return not self.has_room(waiter)
+        if node is None or not node.spec.autoscale or self.state(waiter) is not State.LET_IN_NO_MORE:
+            return None
+        said = pod.metadata.annotations.get(self._names.shown, "")
+        return told(said, minutes=node.spec.autoscale_minutes, wall=self._wall)
 
     def has_lost_its_turn(self, waiter: Waiter) -> bool:
         """Whether a pod waits that was let in before; who was only shown was charged nowhere."""
-        was_let_in = self.plan.tree.queueless or self._names.charged in waiter.pod.metadata.annotations
-        return was_let_in and self.waits_without_gate(waiter) and not self.is_shown(waiter)
+        notes = waiter.pod.metadata.annotations
+        was_let_in = self.plan.tree.queueless or self._names.charged in notes
+        return was_let_in and self.waits_without_gate(waiter) and self._names.shown not in notes
 
     def waits_without_gate(self, waiter: Waiter) -> bool:
         """Whether a pod waits that has no gate any more."""
-        return self.is_shown(waiter) or self.state(waiter) is State.LET_IN_NO_MORE
+        return self.state(waiter) is State.LET_IN_NO_MORE
 
     def foreign_gates(self, waiter: Waiter) -> list[str]:
         """The gates of others that a pod waits behind: it joins no line before they are lifted."""

@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from aliquot_core.counting import counted
+from aliquot_core.instants import second_time
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.line import Waiter, still_needed
+from aliquot_scheduler.queues.waiting.showings import Showing
 
+NO_NODE_CAME = "NoNodeCame"
 TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"
 NO_ROOM, NO_NODE, GANG_WAITS, WAITING = "NoRoom", "NoNode", "GangWaits", "Waiting"
 NO_QUEUE_FOR_IT, NEVER_FITS = "NoQueue", "NeverFits"
@@ -32,11 +36,20 @@ _WORDS = {
     Cause.NODES: NO_NODE,
 }
 _OF_OTHERS = frozenset({Cause.FIRM, Cause.HELD_BACK})
+# Where another node would be of use.
+_OF_NODES = frozenset({Cause.CARDS, Cause.NODES, Cause.HELD_BACK})
 
 
 def as_shown(sentence: str) -> str:
     """The same of one that is shown to a cluster autoscaler."""
     return f"it is shown to a cluster autoscaler: {sentence}"
+
+
+def shown_in_vain(showing: Showing, *, minutes: int, again: float) -> str:
+    """Of one that was shown to a cluster autoscaler for its time; `again` is by the clock on the wall."""
+    so_long = f"{counted(minutes, 'minute')} ({counted(showing.times, 'time')})"
+    once_more = f"it is shown again once GPUs or queues have changed, not before {second_time(again)}"
+    return f"no node came for it while it was shown to a cluster autoscaler for {so_long}; {once_more}"
 
 
 class Why(NamedTuple):
@@ -90,6 +103,10 @@ class Knowledge(Protocol):
         """That others have borrowed what it is guaranteed and nobody goes, beside this; None where that is not so."""
         ...
 
+    def shown_in_vain(self, waiter: Waiter) -> str:
+        """That it was shown to a cluster autoscaler for its time, and when it is again; empty if that is not so."""
+        ...
+
     def wording(self) -> Wording:
         """What is said by the numbers of this moment."""
         ...
@@ -115,7 +132,10 @@ def _of_a_candidate(waiter: Waiter, knows: Knowledge) -> Why:
     if refusal is None:
         return Why(WAITING, partial(str, "it waits for its turn"))
     found = _refused(waiter, refusal, knows, together=together)
-    return knows.nobody_goes(waiter, found) or found
+    if (other := knows.nobody_goes(waiter, found)) or refusal.cause not in _OF_NODES:
+        return other or found
+    vain = knows.shown_in_vain(waiter)
+    return Why(NO_NODE_CAME, lambda: f"{vain}; {found.sentence()}") if vain else found
 
 
 def _refused(waiter: Waiter, refusal: Refusal, knows: Knowledge, *, together: int) -> Why:

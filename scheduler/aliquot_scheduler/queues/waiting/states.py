@@ -1,7 +1,7 @@
 """In which state a pod is, by what is written on it: its node, its gate, and the leader's last word.
 
 A gate that was lifted does not come back. So whose turn led to nothing, and who is shown to a cluster autoscaler, has
-none and waits all the same: the leader has said so in the condition since.
+none and waits all the same: the leader has said so in the condition since, or since when it is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def state_of(pod: Pod, *, names: Names) -> State:
         return State.BOUND
     if pod.spec.scheduling_gates:
         return State.WAITING
-    return State.LET_IN_NO_MORE if was_told_to_wait(pod, names=names) else State.LET_IN
+    waits = names.shown in pod.metadata.annotations or was_told_to_wait(pod, names=names)
+    return State.LET_IN_NO_MORE if waits else State.LET_IN
 
 
 def said_of(pod: Pod, *, names: Names) -> PodCondition | None:

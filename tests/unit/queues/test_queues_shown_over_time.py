@@ -1,0 +1,275 @@
+"""Who is shown to a cluster autoscaler, over time: a gate that is lifted stays so, whoever comes first later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from support.centre import gpus, make_node
+from support.queue_stage import Stage, queue
+
+MINUTE = 60.0
+
+
+def shown(stage: Stage) -> list[str]:
+    """Who is shown now, by quota."""
+    return sorted(stage.queues.register.showings.shown)
+
+
+def lifted(stage: Stage) -> list[str]:
+    """Whose gates are lifted, and who is not bound."""
+    return [uid for uid, pod in stage.pods.items() if not pod.spec.scheduling_gates and not pod.spec.node_name]
+
+
+def go(stage: Stage, *, after: float = 0.0) -> list[str]:
+    """A round: who has room is bound, the gates of the others are lifted; whose turns were told."""
+    found = stage.round(after=after)
+    room = stage.promised(found)
+    stage.bind(*room)
+    stage.lift(*[uid for uid in found if uid not in room])
+    return found
+
+
+def full(specs: Mapping[str, QueueSpec], *, settings: QueueSettings | None = None, taken: int = 100) -> Stage:
+    """One GPU, and so much of it taken by another queue."""
+    stage = Stage({**specs, "other": queue()}, nodes=(1,), settings=settings)
+    stage.submit("x", taken, queue="other")
+    assert go(stage) == ["x"]
+    return stage
+
+
+def led_anew(stage: Stage, specs: Mapping[str, QueueSpec], *, nodes: Sequence[int] = (1,)) -> Stage:
+    """The same a moment later under another leader, which knows what the API server has."""
+    other = Stage({}, nodes=nodes)
+    other.now = stage.now
+    other.queues.queues_seen({**specs, "other": queue()})
+    for pod in stage.pods.values():
+        other.see(pod)
+    return other
+
+
+def test_a_higher_priority_lifts_no_gate_by_quota_that_another_is_shown_by() -> None:
+    """Quota is for one: the one that was shown first."""
+    stage = full({"a": queue(limit=100, autoscale=True)})
+    for priority in range(6):
+        stage.submit(f"p{priority}", 100, queue="a", priority=priority)
+        go(stage, after=2.0)
+    assert (lifted(stage), shown(stage)) == (["p0"], ["p0"])
+
+
+def test_nor_does_another_user_whose_share_is_smaller_by_now() -> None:
+    """Small pods of three users run by turns, and with each another user comes first."""
+    stage = full({"a": queue(limit=150, autoscale=True)}, taken=50)
+    users = ("u1", "u2", "u3")
+    for user in users:
+        stage.submit(f"p-{user}", 100, queue="a", user=user)
+    for number in range(20):
+        stage.submit(f"s{number}", 50, queue="a", user=users[number % 3])
+        assert f"s{number}" in go(stage, after=10.0)
+        go(stage, after=10.0)
+        stage.end(f"s{number}")
+        go(stage)
+    # By the time at which room was gone the first user had had some.
+    assert lifted(stage) == ["p-u2"]
+
+
+def test_its_time_runs_on_while_others_have_its_quota() -> None:
+    """Quota that comes and goes begins no time anew, and is worth no write; once it is over it is so for good."""
+    stage = full({"a": queue(limit=150, autoscale=True, autoscale_minutes=15)}, taken=40)
+    stage.submit("p", 100, queue="a", user="u1")
+    told, minutes = go(stage), []
+    for minute in range(120):
+        if minute % 5 == 2:
+            stage.submit(f"s{minute}", 60, queue="a", user="u2")
+            told += go(stage, after=1.0)
+            assert shown(stage) == []
+            stage.end(f"s{minute}")
+            told += go(stage, after=MINUTE - 1.0)
+        else:
+            told += go(stage, after=MINUTE)
+        minutes += [minute] if shown(stage) else []
+    assert told.count("p") == 1
+    assert minutes == list(range(14))
+
+
+def test_no_other_gate_is_lifted_beside_one_that_is_put_out() -> None:
+    """There would be quota for it alone; once the other one's time is over it has it."""
+    stage = full({"a": queue(limit=150, autoscale=True)}, taken=40)
+    stage.submit("p", 100, queue="a")
+    assert go(stage) == ["p"]
+    stage.submit("s", 60, queue="a")
+    assert go(stage) == ["s"]
+    stage.submit("q", 90, queue="a")
+    assert go(stage, after=10 * MINUTE) == []
+    assert (lifted(stage), shown(stage)) == (["p"], [])
+    assert stage.queues.notice(stage.queues.register.hall.find("p")).reason == "OverLimit"  # type: ignore[arg-type]
+    assert go(stage, after=5 * MINUTE) == ["q"]
+    assert shown(stage) == ["q"]
+
+
+def test_a_pod_that_has_room_goes_before_who_is_shown() -> None:
+    """Their quota keeps no GPU idle, neither under the queue's own limit nor under one above."""
+    specs = {"o": queue(limit=100), "a": queue("o", limit=100, autoscale=True), "b": queue("o")}
+    stage = full(specs, taken=60)
+    stage.submit("p", 100, queue="a")
+    assert go(stage) == ["p"]
+    for where in ("a", "b"):
+        stage.submit(f"s-{where}", 20, queue=where)
+        assert go(stage) == [f"s-{where}"]
+        assert shown(stage) == []
+        stage.end(f"s-{where}")
+        assert go(stage) == []
+        assert shown(stage) == ["p"]
+
+
+def test_no_other_pod_is_shown_that_asks_what_no_node_came_for() -> None:
+    """Its place is for who asks something else; then for its like, later with each time, and counted on."""
+    stage = full({"a": queue(limit=100, autoscale=True, autoscale_minutes=1)})
+    for number, user in enumerate(("u1", "u2", "u1")):
+        stage.submit(f"p{number}", 100, queue="a", user=user)
+    assert go(stage) == ["p0"]
+    assert go(stage, after=1 * MINUTE) == []
+    stage.submit("q", 90, queue="a")
+    assert go(stage) == ["q"]
+    assert go(stage, after=1 * MINUTE) == ["p1"]
+    assert stage.turns["p1"].shown == 2
+    # Shown for a minute, and two more until anybody is who asks the same: nobody of whom there is none yet.
+    assert [go(stage, after=1 * MINUTE) for _ in range(30)] == [[]] * 30
+    assert lifted(stage) == ["p0", "p1", "q"]
+
+
+def test_who_was_shown_in_vain_is_shown_anew_once_there_are_other_gpus() -> None:
+    """Not before its pause is over; that is twice as long with each time."""
+    stage = Stage({"a": queue(autoscale=True, autoscale_minutes=1), "other": queue()}, nodes=(2,))
+    stage.submit("x", 50, queue="other")
+    assert go(stage) == ["x"]
+    # Two GPUs of one node.
+    stage.submit("p", 200, queue="a")
+    assert go(stage) == ["p"]
+    told = []
+    for minute in range(1, 20):
+        stage.picture.node_seen(make_node(f"n{minute}", gpus(f"n{minute}", 1)))
+        told += [minute] if go(stage, after=MINUTE) else []
+    # A minute shown and one of pause, another and two, another and four, another and eight.
+    assert told == [2, 5, 10, 19]
+    assert (stage.turns["p"].promise, stage.turns["p"].shown) == (None, 5)
+
+
+def test_another_leader_shows_the_same_pods_for_the_rest_of_their_time() -> None:
+    """Since when is written on them; nothing is written again, and nobody else is shown beside them."""
+    specs = {"a": queue(limit=100, autoscale=True, autoscale_minutes=15)}
+    stage = full(specs)
+    stage.submit("p", 100, queue="a")
+    assert go(stage) == ["p"]
+    for after in (10 * MINUTE, 4 * MINUTE):
+        stage.submit(f"q{after}", 100, queue="a", priority=9)
+        assert go(stage, after=after) == []
+        stage = led_anew(stage, specs)
+        assert go(stage) == []
+        assert (lifted(stage), shown(stage)) == (["p"], ["p"])
+    assert go(stage, after=1 * MINUTE) == []
+    assert shown(stage) == []
+    stage = led_anew(stage, specs)
+    assert go(stage) == []
+    assert (lifted(stage), shown(stage)) == (["p"], [])
+    waiter = stage.queues.register.hall.find("p")
+    assert waiter is not None
+    assert "for 15 minutes (1 time); " in stage.queues.notice(waiter).message
+    assert "not before 2026-11-21T10:30:00Z; " in stage.queues.notice(waiter).message
+
+
+def test_who_can_t_be_told_that_it_is_shown_is_not() -> None:
+    """It is told later; the quota is for others until then."""
+    stage = full({"a": queue(limit=100, autoscale=True)})
+    stage.submit("p", 100, queue="a")
+    stage.submit("q", 100, queue="a")
+    assert stage.round() == ["p"]
+    stage.queues.not_told(stage.pods["p"], now=stage.now)
+    assert go(stage) == ["q"]
+    assert go(stage, after=30.0) == []
+    assert (lifted(stage), shown(stage)) == (["q"], ["q"])
+
+
+def test_who_has_lost_a_turn_is_shown_before_any_gate_is_lifted() -> None:
+    """Its own is lifted already, and an autoscaler sees it."""
+    stage = full({"a": queue(limit=100, autoscale=True)}, taken=1)
+    stage.submit("lost", 90, queue="a")
+    found = stage.round()
+    assert stage.promised(found) == ["lost"]
+    stage.lift("lost")
+    stage.now += 31.0
+    stage.desk.tell_time(stage.now)
+    stage.submit("y", 99, queue="other")
+    stage.submit("p", 100, queue="a", priority=9)
+    assert "y" in go(stage)
+    go(stage, after=10 * MINUTE)
+    assert (shown(stage), [uid for uid in lifted(stage) if uid != "lost"]) == (["lost"], [])
+
+
+def test_a_group_is_shown_whole_or_not_at_all() -> None:
+    """By quota for one of two none is shown; and none any more once others have a part of their quota."""
+    stage = full({"a": queue(limit=250, autoscale=True)}, taken=40)
+    for name in ("g0", "g1"):
+        stage.submit(name, 100, queue="a", group="g", notes={"group-size": "2"})
+    stage.submit("s", 60, queue="a", user="other", priority=9)
+    assert go(stage) == ["s"]
+    assert (lifted(stage), shown(stage)) == ([], [])
+    stage.end("s")
+    assert go(stage) == ["g0", "g1"]
+    stage.submit("t", 60, queue="a", user="other")
+    assert go(stage) == ["t"]
+    assert shown(stage) == []
+    stage.end("t")
+    assert go(stage) == []
+    assert shown(stage) == ["g0", "g1"]
+
+
+def test_one_that_comes_into_a_group_that_is_shown_is_shown_with_it() -> None:
+    """In place of one that is gone: until it came the group was not shown, since it could not start."""
+    stage = full({"a": queue(limit=200, autoscale=True)})
+    notes = {"group-size": "2"}
+    for name in ("g0", "g1"):
+        stage.submit(name, 100, queue="a", group="g", notes=notes)
+    assert go(stage) == ["g0", "g1"]
+    stage.gone("g1")
+    assert go(stage) == []
+    assert shown(stage) == []
+    stage.submit("g2", 100, queue="a", group="g", notes=notes)
+    assert go(stage) == ["g2"]
+    assert shown(stage) == ["g0", "g2"]
+
+
+def test_two_queues_that_grow_share_the_limit_above_them() -> None:
+    """Who come at once by turns; who comes late and asks something else, when the others' time is over."""
+    specs = {
+        "o": queue(limit=400),
+        "a": queue("o", autoscale=True, autoscale_minutes=10),
+        "b": queue("o", autoscale=True, autoscale_minutes=10),
+    }
+    stage = full(specs)
+    for where in ("a", "b"):
+        for number in range(4):
+            stage.submit(f"{where}{number}", 100, queue=where)
+    assert sorted(go(stage)) == ["a0", "a1", "b0", "b1"]
+    stage = full(specs)
+    for number in range(8):
+        stage.submit(f"a{number}", 100, queue="a")
+    assert go(stage) == ["a0", "a1", "a2", "a3"]
+    for number in range(4):
+        stage.submit(f"b{number}", 90, queue="b")
+    assert go(stage, after=9 * MINUTE) == []
+    assert go(stage, after=1 * MINUTE) == ["b0", "b1", "b2", "b3"]
+    assert shown(stage) == ["b0", "b1", "b2", "b3"]
+
+
+def test_nobody_is_kept_waiting_for_who_is_shown() -> None:
+    """It stands first in line for hours, and a node is to come for it: small pods go on using the ones there are."""
+    settings = QueueSettings(patience=100.0, hold=10_000.0)
+    stage = full({"a": queue(autoscale=True, autoscale_minutes=600)}, settings=settings, taken=40)
+    stage.submit("p", 100, queue="a")
+    assert go(stage) == ["p"]
+    for number in range(20):
+        stage.submit(f"s{number}", 60, queue="other")
+        assert go(stage, after=50.0) == [f"s{number}"]
+        stage.end(f"s{number}")
