@@ -109,7 +109,7 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
-    unheard = reign.turns.register.unheard_pods()
+    unheard = reign.turns.register.past.unheard_pods()
     yield _gauge("unheard_pods", "Pods whose scheduler, by its name, has never asked for any.", unheard)
     missed = CounterMetricFamily("aliquot_centre_turns_missed", "Turns of pods that have led to no binding.")
     missed.add_metric([], reign.desk.turns_missed)

@@ -136,16 +136,16 @@ class Queues:
         waiter = register.let_out(uid)
         if waiter is None:
             return
-        register.lost[uid] = register.lost.get(uid, 0) + 1
+        register.past.lost[uid] = register.past.lost.get(uid, 0) + 1
         unseen, again = _is_unseen(pod), _AGAIN
-        if unseen and register.is_unheard(pod):
+        if unseen and register.past.is_unheard(pod):
             again = _UNHEARD
-        elif register.lost[uid] == 1 and unseen and register.heard.was_silent(now=now, lately=PROMISE):
+        elif register.past.lost[uid] == 1 and unseen and register.past.heard.was_silent(now=now, lately=PROMISE):
             # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
             register.take_as_waiting(pod)
             return
         register.turn_lost(waiter, now=now)
-        register.rest(pod, until=now + again.delay(failures=register.lost[uid], random=self._random))
+        register.rest(pod, until=now + again.delay(failures=register.past.lost[uid], random=self._random))
 
     def asked(self, pod: Pod, *, now: float) -> None:
         """A scheduler asks for a pod, whoever's turn it is."""
@@ -161,9 +161,9 @@ class Queues:
             # It was on its way when the watch told that it is to go.
             register.pod_gone(uid)
             return
-        register.untold[uid] = register.untold.get(uid, 0) + 1
-        register.shown_before(pod)
-        wait = _TELL_AGAIN.delay(failures=register.untold[uid], random=self._random)
+        register.past.untold[uid] = register.past.untold.get(uid, 0) + 1
+        register.growth.found(pod, now=now)
+        wait = _TELL_AGAIN.delay(failures=register.past.untold[uid], random=self._random)
         register.rest(pod, until=now + wait)
 
     def overdue(self, now: float) -> list[str]:
@@ -188,7 +188,7 @@ class Queues:
             return "it is let in by its queue, and waits for room on a card"
         if uid not in register.hall:
             return ""
-        if uid in register.lost:
+        if uid in register.past.lost:
             return turn_lost(register, pod)
         return register.hall.why_nowhere(uid) or "it waits for its turn"
 
@@ -215,7 +215,7 @@ class Queues:
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
         """What the leader before us has put down of usage; before any pod is seen, since pods say when by the wall."""
-        self._register.wall_ahead = wall - now
+        self._register.growth.wall_ahead = wall - now
         known = {name: status for name, status in told.items() if name in self.books.ledger.tree.nodes}
         recall(self.books, known, forgetting=self._register.forgetting, wall=wall, now=now)
 

@@ -143,7 +143,7 @@ class Reclaim:
     def _may_move_others(self, candidate: Candidate, *, policy: Policy, now: float) -> bool:
         """An owner that has waited: where pods end within seconds its guarantee is in one piece by itself."""
         register = self._queues.register
-        if now - register.joined.get(candidate.uid, now) < register.settings.owed:
+        if now - register.past.joined.get(candidate.uid, now) < register.settings.owed:
             return False
         return policy.reclaims and bool(owner_of(candidate, ledger=register.books.ledger))
 

@@ -249,12 +249,12 @@ def test_a_scheduler_that_was_never_heard_gets_a_second_turn_late_and_others_com
     waiter = next(one for one in stage.queues.waiting() if one.uid == "p")
     assert stage.queues.notice(waiter).reason == "TurnLost"
     assert "no scheduler by its spec.schedulerName other has asked for any pod" in stage.queues.notice(waiter).message
-    assert stage.queues.register.unheard_pods() == 1
+    assert stage.queues.register.past.unheard_pods() == 1
     stage.queues.asked(good, now=stage.now)
     assert stage.round(after=120.0) == []
-    assert stage.queues.register.unheard_pods() == 1
+    assert stage.queues.register.past.unheard_pods() == 1
     stage.queues.asked(stage.pods["p"], now=stage.now)
-    assert stage.queues.register.unheard_pods() == 0
+    assert stage.queues.register.past.unheard_pods() == 0
     assert stage.round() == ["p"]
 
 
@@ -267,7 +267,7 @@ def test_a_scheduler_that_asks_during_the_second_turn_is_heard() -> None:
     stage.queues.asked(stage.pods["p"], now=stage.now)
     stage.run(after=PROMISE)
     assert [one.uid for one in stage.queues.waiting()] == ["p"]
-    assert stage.queues.register.unheard_pods() == 0
+    assert stage.queues.register.past.unheard_pods() == 0
 
 
 def test_a_scheduler_that_was_never_heard_is_tried_again_all_the_same() -> None:

@@ -44,6 +44,8 @@ class Planting:
         self._homes: dict[str, str] = {}
         self._hardware = Hardware()
         self._looks = 0
+        # How often it was planted.
+        self.count = 0
         self._plant()
 
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> bool:
@@ -76,6 +78,7 @@ class Planting:
         self._looks = self.enrolment.looks
 
     def _plant(self) -> None:
+        self.count += 1
         self.tree: Tree = plant(self._specs, hardware=self._hardware)
         self.cards = Cards(picture=self._picture, dimensions=self.tree.dimensions, names=self._names, rules=self._rules)
         self.enrolment = Enrolment(

@@ -23,6 +23,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.judging.planting import Change, Planting
 from aliquot_scheduler.queues.judging.stayers import Stayers
+from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.second_turns import SecondTurns
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
@@ -33,11 +34,10 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.heard import Heard
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
 from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.past_turns import PastTurns
 from aliquot_scheduler.queues.waiting.probation import Probation
-from aliquot_scheduler.queues.waiting.showings import Showings, World
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.rules.judging import Rules
 
@@ -51,20 +51,9 @@ class Register:
         self.now = 0.0
         self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
         self.inside = Inside(names=names)
-        self.heard = Heard()
+        self.past = PastTurns(hall=self.hall)
         self.probation = Probation()
         self.claims = Claims()
-        # Whose scheduler was never heard when their turn was over.
-        self._unheard: set[str] = set()
-        # How often a turn of theirs has led to nothing, or could not be told; since when those wait who do.
-        self.lost: dict[str, int] = {}
-        self.untold: dict[str, int] = {}
-        self.joined: dict[str, float] = {}
-        # Of those who wait, who is shown to an autoscaler (`showing.py`), or was.
-        self.showings = Showings()
-        # By how much the clock on the wall is ahead, and how often all was planted anew.
-        self.wall_ahead = 0.0
-        self._plantings = 0
         self.standoffs = Standoffs()
         self.settings = settings
         self.stale = StaleGangs(after=settings.stale_gang)
@@ -90,6 +79,15 @@ class Register:
             memory=self.memory,
             stand_in_line=self._stand_in_line,
         )
+        self.growth = Growth(
+            names=names,
+            planting=self._planting,
+            hall=self.hall,
+            books=self.books,
+            memory=self.memory,
+            stand_again=self.stand_again,
+        )
+        self.showings = self.growth.showings
         self.taking_over = TakingOver(
             names=names,
             planting=self._planting,
@@ -102,7 +100,7 @@ class Register:
 
     def __contains__(self, uid: str) -> bool:
         """Whether anything is known of a pod."""
-        return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.lost
+        return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.past.lost
 
     @property
     def cards(self) -> Cards:
@@ -113,11 +111,6 @@ class Register:
     def enrolment(self) -> Enrolment:
         """How pods are read by the tree of the moment."""
         return self._planting.enrolment
-
-    @property
-    def world(self) -> World:
-        """What there is of queues and cards: another one if any of them have changed."""
-        return self._plantings, tuple(self.books.capacity)
 
     def waiting(self) -> list[Waiter]:
         """All who wait, wherever, and those of whom it is not judged yet whether they do."""
@@ -149,7 +142,7 @@ class Register:
                 self._changed_on_its_way(pod)
         elif pod.metadata.deletion_timestamp:
             self.pod_gone(uid)
-        elif self._is_next(pod) or uid in self.hall or uid in self.lost:
+        elif self._is_next(pod) or uid in self.hall or uid in self.past.lost:
             self.take_as_waiting(pod)
         elif not pod.spec.scheduling_gates:
             self.taking_over.find(pod)
@@ -168,9 +161,7 @@ class Register:
         self.probation.gone(uid)
         self.claims.gone(uid)
         self.showings.forget(uid)
-        self._unheard.discard(uid)
-        for notes in (self.lost, self.untold, self.joined):
-            notes.pop(uid, None)
+        self.past.forget(uid)
         if uid in self.inside.bound:
             self.stale.lost(self.inside.bound[uid])
         self.release(uid)
@@ -191,32 +182,26 @@ class Register:
         for gang in self.hall.in_vain.tell_time(now):
             self.hall.ask_anew(gang, books=self.books)
         self.books.capacity = self.cards.stock().capacity
-        self.showings.tell_time(now, minutes=self._shown_for, world=self.world)
+        self.growth.tell_time(now)
         self.second_turns.end_rests(books=self.books, now=now)
         self.second_turns.close_lines(books=self.books, now=now)
         self.books.settle(now)
 
     def scheduler_asks(self, name: str, *, now: float) -> None:
         """A scheduler asks for a pod: if it was never heard before, pods that gave it up need not rest any longer."""
-        if self.heard.asked(name, now=now):
-            for waiter in filter(None, map(self.hall.resting, sorted(self._unheard))):
-                if waiter.pod.spec.scheduler_name == name:
-                    self._unheard.remove(waiter.uid)
-                    self._stand_in_line(waiter)
+        for waiter in self.past.woken(name, now=now):
+            self._stand_in_line(waiter)
 
     # --- from state to state -----------------------------------------------------------------------------------------
     def take_as_waiting(self, pod: Pod) -> None:
         """It waits: in its line, or goes on to rest."""
         self.taking_over.forget(pod.metadata.uid)
         waiter = self._read(pod)
-        self.showings.waits(pod.metadata.uid, lifted=not pod.spec.scheduling_gates)
-        if waiter is None or self._asks_otherwise(waiter):
-            self.showings.nobody_is_sure()
-        self.joined.setdefault(pod.metadata.uid, self.now)
+        self.growth.waits(pod, waiter)
+        self.past.joined.setdefault(pod.metadata.uid, self.now)
         until = self.hall.rests_until(pod.metadata.uid)
         if waiter is None:
             self.leave(pod.metadata.uid)
-            self.showings.forget(pod.metadata.uid)
         elif until is not None:
             self.hall.rest(waiter, until=until, books=self.books)
         else:
@@ -232,21 +217,6 @@ class Register:
         self.probation.lost(waiter, now=now)
         self.claims.lost(waiter)
 
-    def is_unheard(self, pod: Pod) -> bool:
-        """Whether its scheduler has never asked for any pod; if so it is noted, to be woken by that."""
-        if not self.heard.knows(pod.spec.scheduler_name):
-            self._unheard.add(pod.metadata.uid)
-        return pod.metadata.uid in self._unheard
-
-    def rests_unheard(self, uid: str) -> bool:
-        """Whether it rests for that."""
-        return uid in self._unheard
-
-    def unheard_pods(self) -> int:
-        """How many rest for that; a scheduler that has asked meanwhile may have found one in its turn."""
-        resting = filter(None, map(self.hall.resting, self._unheard))
-        return sum(not self.heard.knows(waiter.pod.spec.scheduler_name) for waiter in resting)
-
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
@@ -258,11 +228,6 @@ class Register:
         self.second_turns.let_in(held, books=self.books)
         self.books.admit(held, self.enrolment.charge(held), now=now)
         return held
-
-    def set_apart(self, waiter: Waiter) -> None:
-        """It is charged, and out of its line, while it is found whom quota allows to be shown beside it."""
-        self.hall.leave(waiter.uid, books=self.books)
-        self.books.put(waiter, self.enrolment.charge(waiter))
 
     def stand_again(self, waiter: Waiter) -> None:
         """As it stood before: its room may come on cards that it was kept off for that."""
@@ -276,11 +241,6 @@ class Register:
     def leave(self, uid: str) -> None:
         """It waits no more."""
         self.hall.leave(uid, books=self.books)
-
-    def shown_before(self, pod: Pod) -> None:
-        """It is shown, or was, if that is written on it: by the leader before us, or since when we were not heard."""
-        said = pod.metadata.annotations.get(self.names.shown, "")
-        self.showings.found(pod.metadata.uid, said, now=self.now, wall=self.now + self.wall_ahead)
 
     def release(self, uid: str) -> Waiter | None:
         """It is let in no more, and charged with nothing."""
@@ -307,10 +267,8 @@ class Register:
         self.leave(uid)
         self.memory.forget(uid)
         self.showings.forget(uid)
-        for notes in (self.lost, self.untold, self.joined):
-            notes.pop(uid, None)
-        self._unheard.discard(uid)
-        self.heard.placed(pod.spec.scheduler_name)
+        self.past.forget(uid)
+        self.past.heard.placed(pod.spec.scheduler_name)
         if waiter:
             self.probation.bound(waiter)
             self.claims.bound(waiter)
@@ -326,14 +284,8 @@ class Register:
 
     def _take_as_found(self, pod: Pod) -> None:
         self.claims.found(pod.metadata.uid, now=self.now)
-        self.shown_before(pod)
+        self.growth.found(pod, now=self.now)
         self.take_as_waiting(pod)
-
-    def _shown_for(self, uid: str) -> float:
-        """For how many minutes a pod is shown."""
-        waiter, nodes = self.hall.find(uid), self.books.ledger.tree.nodes
-        node = nodes.get(waiter.queue) if waiter else None
-        return (node.spec if node else QueueSpec()).autoscale_minutes
 
     def _stand_in_line(self, waiter: Waiter) -> None:
         self.leave(waiter.uid)
@@ -346,11 +298,6 @@ class Register:
             return
         self.release(pod.metadata.uid)
         self.take_as_waiting(pod)
-
-    def _asks_otherwise(self, waiter: Waiter) -> bool:
-        """Whether it waits already, in another queue or for something else."""
-        was = self.hall.find(waiter.uid)
-        return was is not None and (was.queue, was.number) != (waiter.queue, waiter.number)
 
     def _join(self, waiter: Waiter) -> None:
         why = self.enrolment.why_never(waiter)
@@ -374,7 +321,6 @@ class Register:
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
         self._planting.plant_anew()
-        self._plantings += 1
         self.showings.nobody_is_sure()
         waiting = self.hall.clear()
         self.books.replant(self._planting.tree)

@@ -1,7 +1,7 @@
 """Rounds of turns: all who wait in a line are looked at in their order, and each is let in who may and has room.
 
 Theory of operation. A round first brings in those for whom room was made, and sweeps over the lines until nobody else
-comes in (`sweep.py`); of the rest some are shown to an autoscaler, and stand in line as before (`showing.py`). Each
+comes in (`sweep.py`); of the rest some are shown to an autoscaler, and stand in line as before (`growth.py`). Each
 turn is carried out by the caller, who may stop asking at any time: what is not told yet is told in the next round.
 
 What must always hold:
@@ -24,10 +24,9 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.trial import FreeInSum
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
-from aliquot_scheduler.queues.letting_in.showing import Showing, growing
 from aliquot_scheduler.queues.letting_in.sweep import Sweep
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter, summed
+from aliquot_scheduler.queues.waiting.line import GangKey, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,9 @@ class Rounds:
         yield from self._untold_turns()
         if self._register.inside.under_way < MOST_AT_ONCE:
             yield from self._round(rooms, now=now)
-        self._show(now=now)
+        for waiter, times in self._register.growth.look(now=now):
+            turn = Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter), shown=times)
+            self._untold.append(turn)
         yield from self._untold_turns()
 
     def _round(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
@@ -115,48 +116,6 @@ class Rounds:
             now=now,
         )
 
-    def _show(self, *, now: float) -> None:
-        """Let an autoscaler see who found no room."""
-        register, showings = self._register, self._register.showings
-        if not (queues := growing(register.hall, register.books.ledger.tree)):
-            showings.shown = frozenset()
-            return
-        look = Showing(
-            queues,
-            books=register.books,
-            hall=register.hall,
-            showings=showings,
-            without=register.enrolment.without,
-            world=register.world,
-            now=now,
-        )
-        shown = self._set_apart(look.without_gates())
-        out = list(look.put_out())
-        for waiter in out:
-            register.set_apart(waiter)
-        shown += self._set_apart(look.new())
-        for waiter in (*shown, *out):
-            register.stand_again(waiter)
-        for waiter in shown:
-            # A node is to come for it: nobody is kept waiting for it meanwhile.
-            register.memory.forget(waiter.uid)
-            if not showings.runs(waiter.uid):
-                times = look.times(waiter)
-                showings.begin(waiter.uid, now=now, times=times)
-                turn = Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter), shown=times)
-                self._untold.append(turn)
-        showings.shown = frozenset(waiter.uid for waiter in shown)
-
-    def _set_apart(self, candidates: Iterator[Candidate]) -> list[Waiter]:
-        """Charge each of them before the next is looked for."""
-        found: list[Waiter] = []
-        for candidate in candidates:
-            for member in candidate.members:
-                self._register.set_apart(member)
-            self._register.gang_changed(candidate.first)
-            found += candidate.members
-        return found
-
     def _bring_in_cleared(self, sweep: Sweep, rooms: Rooms, *, now: float) -> None:
         """Those for whom room was made, as soon as all of it is there."""
         register = self._register
@@ -184,14 +143,14 @@ class Rounds:
         sweep.room_changed()
 
     def _let_in(self, waiter: Waiter, promise: Promise, *, rooms: Rooms, now: float) -> None:
-        self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
+        self.waits.add(waiter.queue, max(0.0, now - self._register.past.joined.pop(waiter.uid, now)))
         held = self._register.let_in(waiter, promise, now=now)
         if held.off != waiter.off:
             promise = rooms.narrow(promise, self._register.inside.bounds[held.uid].narrowed(held.demand))
         self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
 
     def _next_turn(self, waiter: Waiter) -> int:
-        return max(self._turns_had(waiter.pod), self._register.lost.get(waiter.uid, 0)) + 1
+        return max(self._turns_had(waiter.pod), self._register.past.lost.get(waiter.uid, 0)) + 1
 
     def _untold_turns(self) -> Iterator[Turn]:
         """All of a gang are told, even if the caller stops asking in the middle of it."""

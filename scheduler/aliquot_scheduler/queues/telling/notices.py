@@ -39,8 +39,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 def turn_lost(register: Register, pod: Pod) -> str:
     """Of a pod whose turns have led to nothing."""
     uid, scheduler = pod.metadata.uid, pod.spec.scheduler_name
-    lost = f"its turn led to no binding ({counted(register.lost[uid], 'time')}); it gets a new one"
-    if not register.rests_unheard(uid):
+    lost = f"its turn led to no binding ({counted(register.past.lost[uid], 'time')}); it gets a new one"
+    if not register.past.rests_unheard(uid):
         return lost
     return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
 
@@ -101,7 +101,7 @@ class _Leader:
 
     def remembered(self, waiter: Waiter) -> Why | None:
         uid, register = waiter.uid, self._register
-        if uid in register.lost and register.hall.rests_until(uid) is not None:
+        if uid in register.past.lost and register.hall.rests_until(uid) is not None:
             return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         if clearing := register.clearings.whose(uid):
             return Why(MAKING_ROOM, partial(making_room, clearing))
@@ -157,7 +157,7 @@ class _Leader:
         spec = self.books.ledger.tree.nodes[waiter.queue].spec
         if showing is None or showing.over is None or not spec.autoscale:
             return ""
-        again = showing.again + register.wall_ahead
+        again = showing.again + register.growth.wall_ahead
         return shown_in_vain(showing, minutes=spec.autoscale_minutes, again=again)
 
     def wording(self) -> Wording:
