@@ -120,6 +120,29 @@ def unschedulable(centre: PlayedCentre, name: str) -> bool:
     )
 
 
+def stays_shown(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+    """Its quota is gone meanwhile: no gate is lifted in its place, and nothing is written once there is quota again."""
+    before = notes(centre, "shown")
+    assert before[NAMES.shown].endswith(" 1")
+    centre.api.patch(f"{QUEUES}/one", {"spec": {"compute": {"limit": 550}}})
+    cluster.wait_for("it to be put out", lambda: said(centre, "shown") == "OverLimit" or None)
+    # There would be quota for it alone.
+    late = cluster.create_pod(asking("late", "one", {"compute": "150", "memory": "1500"}))
+    cluster.wait_for("it to be told why it waits", lambda: said(centre, "late") == "NoRoom" or None)
+    centre.lined_up({"one": 2})
+    centre.api.patch(f"{QUEUES}/one", {"spec": {"compute": {"limit": 700}}})
+    cluster.wait_for("there to be quota again", lambda: said(centre, "shown") == "NoRoom" or None)
+    assert notes(centre, "shown") == before
+    centre.lined_up({"one": 2})
+    centre.api.delete(centre.api.path_of(late), gracePeriodSeconds=0)
+
+
+def notes(centre: PlayedCentre, name: str) -> dict[str, str]:
+    """What is written on a pod."""
+    (found,) = [one["metadata"]["annotations"] for one in centre.pods("one") if one["metadata"]["name"] == name]
+    return dict(found)
+
+
 @pytest.mark.timeout(240)
 def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
     cluster: ClusterHarness, centre: PlayedCentre
@@ -142,6 +165,7 @@ def test_a_queue_that_grows_shows_its_pods_to_a_cluster_autoscaler(
         cluster.wait_for("that it is held to be told", lambda: said(centre, "shown") == "QueueHeld" or None)
         centre.api.patch(f"{QUEUES}/one", {"spec": {"stop": None}})
         cluster.wait_for("that there is no room to be told", lambda: said(centre, "shown") == "NoRoom" or None)
+        stays_shown(cluster, centre)
         with centre.one_more_node("gpu3", gpus=2):
             centre.settled({"one": 600}, timeout=60)
             for pod in centre.holding("one"):
