@@ -358,7 +358,7 @@ fi
 kubectl delete "$within" --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \
     validatingadmissionpolicy/aliquot-guard-gates
 # While agents are there it stays guarded who is charged, and how hard slices may be used.
-notes='turn promised-to room'
+notes='turn promised-to shown room'
 free gated lift
 
 kubectl label nodes --selector "$joins" "$joins-"
