@@ -77,7 +77,7 @@ def is_left(cluster: ClusterHarness, wanted: Sequence[str]) -> bool:
 
 
 def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) -> None:
-    """Over an upgrade certificates and queues stay, and what new values do not have goes; at last all goes."""
+    """Over upgrade and rollback certificates and queues stay, and what values do not have goes; at last all goes."""
     install(cluster)
     assert missing(cluster, template()) == []
     # Queues live as long as their definition; to make one takes a webhook that answers.
@@ -95,12 +95,21 @@ def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) ->
     (only,) = cluster.api.get(WAYS_ROUND)["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
     assert (only["operator"], only["values"]) == ("NotIn", ["allow", "warn"])
     assert cluster.api.find(f"{DEPLOYMENTS}/{KUBE_SCHEDULER}") is None
-    assert cluster.api.get(SECRET)["data"]["ca.crt"] == authority
-    assert authorities(cluster) == [authority] * len(webhooks)
-    assert cluster.api.get(QUEUE)["metadata"]["uid"] == definition
+    stays(cluster, definition=definition, authority=authority, webhooks=len(webhooks))
+    release(cluster, "rollback", "1")
+    assert missing(cluster, template()) == []
+    assert cluster.api.get(f"{DEPLOYMENTS}/{CENTRE}")["spec"]["replicas"] == 2
+    stays(cluster, definition=definition, authority=authority, webhooks=len(webhooks))
     learn(cluster)
     release(cluster, "uninstall")
     cluster.wait_for("nothing to be left", partial(is_left, cluster, [f"namespaces {SYSTEM}"]))
+
+
+def stays(cluster: ClusterHarness, *, definition: str, authority: str, webhooks: int) -> None:
+    """What nobody wrote into the chart: what the centre has put in, and whatever there is of queues."""
+    assert cluster.api.get(SECRET)["data"]["ca.crt"] == authority
+    assert authorities(cluster) == [authority] * webhooks
+    assert cluster.api.get(QUEUE)["metadata"]["uid"] == definition
 
 
 def learn(cluster: ClusterHarness) -> None:
