@@ -13,8 +13,9 @@ from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.line import Candidate, Line
 from aliquot_scheduler.queues.waiting.order import within_guarantee
 from support.queue_replay import Job, Replay
 from support.queue_stage import queue
@@ -61,6 +62,10 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
 
         return stands_back
 
+    def is_full(_: Walk, __: str, ___: Line) -> bool:
+        return False
+
+    patch.setattr(Walk, "_is_full", is_full)
     patch.setattr(Beside, "stand_back", stand_back)
     patch.setattr(SweepMemory, "impatient", impatient)
     patch.setattr(Reaching, "_left_of", left_of)

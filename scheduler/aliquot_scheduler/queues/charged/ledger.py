@@ -29,7 +29,7 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -83,6 +83,9 @@ class Ledger:
     # --- events ------------------------------------------------------------------------------------------------------
     def charge(self, holder: str, charge: Charge) -> None:
         """Charge a holder with exactly this, instead of what it was charged with before."""
+        # To take it back first would count all anew twice, at each binding.
+        if self._charges.get(holder) == charge:
+            return
         self.release(holder)
         self._charges[holder] = charge
         self._move(charge, +1)
@@ -230,6 +233,7 @@ class Ledger:
         self._demand(path[:counts], ask.amounts, times=sign)
         if counts:
             self._want(path, ask.amounts, times=sign)
+            self._hold_all(path, _asked(ask.amounts))
 
     def _demand(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
         """So many more who ask so much count for these, or fewer."""
@@ -239,12 +243,14 @@ class Ledger:
                     portions.add(amount, times=times)
 
     def _want(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
-        """So many more who ask so much count at all; what is held back is counted anew."""
+        """So many more who ask so much count at all; what is held back is to be counted anew."""
         for dimension, amount in enumerate(amounts):
-            if amount:
-                path[0].wanted[dimension] += times * amount
-                for account in path:
-                    self._hold(account, dimension)
+            path[0].wanted[dimension] += times * amount
+
+    def _hold_all(self, path: Sequence[Account], dimensions: Iterable[int]) -> None:
+        for dimension in dimensions:
+            for account in path:
+                self._hold(account, dimension)
 
     def _move(self, charge: Charge, sign: int) -> None:
         path, amounts = self._path(charge.queue), [sign * amount for amount in charge.amounts]
@@ -257,10 +263,15 @@ class Ledger:
                     self._hold(account, dimension)
         if charge.firm:
             self._make_sure(path, amounts)
+        touched: dict[str, set[int]] = {}
         for queue, ask, times, was, now in self._askers.changed(path[0].node.name, amounts, firm=charge.firm):
             way = self._path(queue)
             self._demand(way[min(was, now) : max(was, now)], ask.amounts, times=times if now > was else -times)
             self._want(way, ask.amounts, times=times * (bool(now) - bool(was)))
+            touched.setdefault(queue, set()).update(_asked(ask.amounts))
+        # Under a limit hundreds may count otherwise at once: what is held back is counted once for all of a queue.
+        for queue, dimensions in touched.items():
+            self._hold_all(self._path(queue), dimensions)
 
     @staticmethod
     def _make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:
@@ -282,6 +293,11 @@ class Ledger:
         parent.held_below[dimension] += now.held - account.held[dimension]
         account.demanded[dimension], account.held[dimension] = now.demanded, now.held
         account.missing[dimension] = now.missing
+
+
+def _asked(amounts: Sequence[int]) -> list[int]:
+    """In which dimensions anything is."""
+    return [dim for dim, amount in enumerate(amounts) if amount]
 
 
 def _for_good(account: Account, dimension: int) -> int:

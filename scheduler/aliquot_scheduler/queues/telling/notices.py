@@ -124,9 +124,6 @@ class _Leader:
         register = self._register
         if found := register.memory.why(waiter.queue, waiter.mark):
             return found
-        refused = register.memory.refused.get(waiter.number)
-        if register.cards.fitting()[waiter.number] and refused is None:
-            return None
         # For thousands at a look, so that all rules are asked for few of them.
         candidate = self._candidate(waiter)
         over = register.books.ledger.over(waiter.queue, candidate.amounts)
@@ -134,6 +131,9 @@ class _Leader:
             account, dimension = over
             asked, pods = candidate.amounts[dimension], len(candidate.members)
             return Refusal(cause=Cause.QUOTA, queue=account.node.name, dimension=dimension, asked=asked, pods=pods)
+        refused = register.memory.refused.get(waiter.number)
+        if register.cards.fitting()[waiter.number] and refused is None:
+            return None
         found = self.numbers(waiter) if over or waiter.shape.firm else None
         return found if found and found.cause in {Cause.QUOTA, Cause.FIRM} else no_room(refused or "")
 

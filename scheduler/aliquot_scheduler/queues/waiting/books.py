@@ -47,7 +47,7 @@ class Books:
 
     def put(self, waiter: Waiter, charge: Charge) -> None:
         """Charge a pod with exactly this."""
-        self.release(waiter.uid)
+        self._put_down(waiter.uid, self.ledger.of(waiter.uid))
         self.ledger.charge(waiter.uid, charge)
         self._holders[waiter.uid] = waiter
         if gang := waiter.gang:
@@ -67,13 +67,9 @@ class Books:
 
     def release(self, uid: str) -> Waiter | None:
         """Charge a pod with nothing; who it was, if it was charged."""
-        charge = self.ledger.of(uid)
-        waiter = self._holders.pop(uid, None)
-        if waiter and (gang := waiter.gang) and gang in self.let_in:
-            self._leaves(uid, gang)
-        if charge and waiter:
+        waiter = self._put_down(uid, self.ledger.of(uid))
+        if waiter:
             self.ledger.release(uid)
-            self._holds(waiter, charge, sign=-1)
         return waiter
 
     def said_by_those_in(self, gang: GangKey) -> Counter[tuple[int, int]]:
@@ -113,6 +109,15 @@ class Books:
             for name in self.ledger.tree.path(who[0]) if who[0] in self.ledger.accounts else ():
                 queues[name] = _more(queues.get(name, _NOTHING), compute, memory)
         return queues, users
+
+    def _put_down(self, uid: str, charge: Charge | None) -> Waiter | None:
+        """It holds nothing by these books, whatever the ledger says."""
+        waiter = self._holders.pop(uid, None)
+        if waiter and (gang := waiter.gang) and gang in self.let_in:
+            self._leaves(uid, gang)
+        if charge and waiter:
+            self._holds(waiter, charge, sign=-1)
+        return waiter
 
     def _leaves(self, uid: str, gang: GangKey) -> None:
         self.let_in[gang].discard(uid)

@@ -163,6 +163,11 @@ class Heads(list[Candidate]):
         """Whether none of them is a gang."""
         return all(len(one.members) == 1 for one in self)
 
+    @cached_property
+    def least(self) -> Vector:
+        """The least that any of them asks, dimension by dimension; empty if there are none."""
+        return tuple(map(min, zip(*(one.amounts for one in self), strict=True)))
+
 
 class Line:
     """Those who wait in one queue."""
@@ -179,6 +184,7 @@ class Line:
         self._again: dict[str, tuple[Heads, Heads]] = {}
         # The first of each row, as long as the row is the same.
         self._firsts: dict[tuple[str, Any], Candidate | None] = {}
+        self._least: Vector | None = None
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -249,6 +255,7 @@ class Line:
     def changed(self, waiter: Waiter) -> None:
         """Who is the first of its row may have changed, or how much its gang needs."""
         self._heads.pop(waiter.user, None)
+        self._least = None
         self._firsts.pop((waiter.user, _row(waiter)), None)
 
     def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> Heads:
@@ -256,6 +263,13 @@ class Line:
         if user in self.closed:
             return self._heads_again(user, self._all_heads(user, let_in))
         return self._all_heads(user, let_in)
+
+    def least(self, *, let_in: dict[GangKey, set[str]]) -> Vector:
+        """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
+        if self._least is None:
+            least = [heads.least for user in self._rows if (heads := self._all_heads(user, let_in))]
+            self._least = tuple(map(min, zip(*least, strict=True)))
+        return self._least
 
     def _all_heads(self, user: str, let_in: dict[GangKey, set[str]]) -> Heads:
         if user not in self._heads:
