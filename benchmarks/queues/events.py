@@ -1,12 +1,13 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
-        [--reserving 0] [--users 1] [--impatient]
+        [--reserving 0] [--users 1] [--impatient] [--limits]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
 of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
 `--reserving` so many of the queues keep their guarantee even while they use nothing, with `--users` each queue has so
-many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them.
+many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them, and with `--limits` all
+queues have limits, those above them such that nearly all of it is in use, and cards have room for all who wait.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--reserving", type=int, default=0)
     parser.add_argument("--users", type=int, default=1)
     parser.add_argument("--impatient", action="store_true")
+    parser.add_argument("--limits", action="store_true")
     asked = parser.parse_args()
     if asked.events < _LEAST_EVENTS:
         parser.error(f"--events {asked.events}: a percentile needs {_LEAST_EVENTS} events at least")
@@ -109,10 +111,13 @@ def _some(names: Iterable[str], does: str, number: int) -> list[str]:
 def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:
     """Ten queues, and all others below them."""
     guarantee = 100 * 8 * asked.nodes // (2 * asked.queues)
-    return {f"org-{number}": QueueSpec() for number in range(10)} | {
+    all_there_is = 100 * 8 * asked.nodes
+    # A third more than an equal part of what those above let them use.
+    limits = (9 * all_there_is // 100, 12 * all_there_is // (10 * asked.queues)) if asked.limits else (None, None)
+    return {f"org-{number}": QueueSpec(compute=Quota(limit=limits[0])) for number in range(10)} | {
         f"q{number:03}": QueueSpec(
             parent=f"org-{number % 10}",
-            compute=Quota(guarantee=guarantee, lending_limit=0 if number < asked.reserving else None),
+            compute=Quota(guarantee=guarantee, limit=limits[1], lending_limit=0 if number < asked.reserving else None),
             namespaces=("*",),
         )
         for number in range(asked.queues)
