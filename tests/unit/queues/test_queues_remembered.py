@@ -45,7 +45,11 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
 
     def left_of(reaching: Reaching, mine: Side, parent: str) -> Left | None:
         reaching._shares()
-        return reaching._worked_out(mine, reaching._of(parent))
+        is_user = isinstance(mine, tuple)
+        used = (
+            reaching._held(parent).get(mine[1], (0, 0)) if is_user else reaching._books.ledger.accounts[str(mine)].used
+        )
+        return reaching._worked_out(mine, reaching._of(parent), used=used)
 
     def by_row(fitting: Fitting) -> ByRow:
         return ByRow(grid=fitting._grid, kinds=fitting._kinds, pieces=fitting._pieces)
