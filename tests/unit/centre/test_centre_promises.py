@@ -10,8 +10,11 @@ import pytest
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
+from aliquot_scheduler.fit.bounds import ANYWHERE
 from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with, with_grant
 
@@ -514,3 +517,16 @@ def test_no_decision_counts_on_a_node_that_is_silent_for_two_heart_beats() -> No
     assert office.filter(B) == []
     assert "not heard of any more" in office.refused(A)
     assert office.stage(A) is None
+
+
+def test_where_the_best_node_has_room_and_no_plan_the_next_one_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours on one node holds nobody up who has room on another."""
+    office, pod = Office("n1", "n2"), asks("p", 50, 1_000)
+    plan = Finder.plan
+    monkeypatch.setattr(
+        Finder, "plan", lambda self, *asked, node: None if node == "n1" else plan(self, *asked, node=node)
+    )
+    places = Places(picture=office.picture, names=NAMES)
+    promise = places.best(pod, demand_of(parse_request(pod, names=NAMES)), ANYWHERE, now=office.now)
+    assert promise is not None
+    assert promise.node == "n2"
