@@ -141,11 +141,13 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
     inside = within(patterns, kinds=hardware.kinds)
     written = {name: _written(good, name, dimensions) for name in order}
     as_said = Guarantees(order=order, children=children, quotas=written, within=inside)
-    written = {name: _cut(quotas, as_said.granted[name]) for name, quotas in written.items()}
-    quotas = with_reservations(written, children=children, patterns=patterns, hardware=hardware)
+    cut = {name: _cut(quotas, as_said.granted[name]) for name, quotas in written.items()}
+    reserved = with_reservations(cut, children=children, patterns=patterns, hardware=hardware)
+    # Cut by reservations too, and from what is written: what was cut twice would be rounded twice.
+    quotas = {name: _but(reserved[name], unless=cut[name], as_written=words) for name, words in written.items()}
     guarantees = Guarantees(order=order, children=children, quotas=quotas, within=inside)
     granted = {name: tuple(amounts) for name, amounts in guarantees.granted.items()}
-    said = _said(order, children=children, written=written, guarantees=granted)
+    said = _said(order, children=children, written=cut, guarantees=granted)
     nodes = {
         name: _node(
             name,
@@ -154,7 +156,7 @@ def plant(specs: Mapping[str, QueueSpec], *, hardware: Hardware = Hardware()) ->
             guarantee=granted[name],
             ceiling=[guarantees.ceiling(name, dim) for dim in range(dimensions.cards)],
             quotas=quotas[name],
-            written=written[name],
+            written=cut[name],
             due=_due(said[name], guarantee=granted[name], models=dimensions.models, hardware=hardware),
             said=said[name],
         )
@@ -183,6 +185,13 @@ def _cut(quotas: Sequence[Quota], granted: Sequence[int]) -> list[Quota]:
     return [
         msgspec.structs.replace(quota, guarantee=least) if (quota.guarantee or 0) > least else quota
         for quota, least in zip(quotas, granted, strict=True)
+    ]
+
+
+def _but(reserved: Sequence[Quota], *, unless: Sequence[Quota], as_written: Sequence[Quota]) -> list[Quota]:
+    """What a reservation takes along, and else what is written."""
+    return [
+        words if taken is before else taken for taken, before, words in zip(reserved, unless, as_written, strict=True)
     ]
 
 
