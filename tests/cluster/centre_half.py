@@ -109,6 +109,15 @@ class CentreHalf:
         folder = cluster.folder / "centre"
         folder.mkdir(exist_ok=True)
         self.certificate, self.key, self.authority = (folder / name for name in ("tls.crt", "tls.key", "ca.crt"))
+        self.authority.write_bytes(b"")
+        self.renew_authority()
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
+        self._user, self._settings = user, settings
+        self.replicas: list[Replica] = []
+        self.add_replica()
+
+    def renew_authority(self) -> None:
+        """A new one signs, and the one before stays trusted, as the centre's own do it."""
         now = time.time()
         authority = make_authority(name="test", now=now, life=_DAY)
         pair = issue(
@@ -116,11 +125,7 @@ class CentreHalf:
         )
         self.certificate.write_bytes(pair.certificate)
         self.key.write_bytes(pair.key)
-        self.authority.write_bytes(authority.certificate)
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
-        self._user, self._settings = user, settings
-        self.replicas: list[Replica] = []
-        self.add_replica()
+        self.authority.write_bytes(authority.certificate + self.authority.read_bytes())
 
     def start(self) -> None:
         """Start the first replica, and kube-scheduler anew with our profile."""
