@@ -432,3 +432,30 @@ def test_a_guarantee_that_appears_counts_in_the_same_second(guarantee: int | Non
         stage.queues.queues_seen(specs | {"b": queue(guarantee=guarantee)})
     stage.end("b0")
     assert stage.run() == let_in
+
+
+@pytest.mark.parametrize("seen_last", ["head", "own"])
+def test_no_node_is_kept_from_whose_guarantee_the_head_waits_for(seen_last: str) -> None:
+    """The head can't come in before that one: its node idled for both, for as long as heads may hold others up."""
+    part = Quota(guarantee=80_000, limit=120_000)
+    specs = {
+        "runs": queue(priority=-1),
+        "head": queue(guarantee=100, limit=150, weight=2, priority=1, memory=Quota(limit=120_000)),
+        # Of memory it asks more than its guarantee: it is not within all of it that it takes.
+        "own": queue(limit=150, memory=part, models={"*H100*": ModelQuota(compute=Quota(guarantee=150))}),
+        "keeps": queue(guarantee=200, weight=0, lend=0, priority=1),
+    }
+    settings, h100 = QueueSettings(patience=10.0, hold=900.0), {"gpu-model": "*H100*"}
+    stage = Stage(specs, nodes=(2, 1, 4), models={0: H100}, settings=settings)
+    stage.submit("runs", 200, 2 * MEMORY, queue="runs", notes=h100)
+    assert stage.run() == ["runs"]
+    asked = {"head": 120_000, "own": 40_000}
+    for uid in sorted(asked, key=lambda one: one == seen_last):
+        stage.submit(uid, 150, asked[uid], queue=uid, notes=h100)
+        assert stage.run() == []
+    for _ in range(3):
+        assert stage.run(after=5.0) == []
+    stage.end("runs")
+    assert stage.run(after=2.0) == ["own"]
+    stage.end("own")
+    assert stage.run(after=2.0) == ["head"]

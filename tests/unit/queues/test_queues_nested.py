@@ -175,3 +175,13 @@ def test_nothing_idles_for_who_could_not_use_it(seed: int) -> None:
     specs = {"a": own, "b": queue()}
     warned = any("idles for good" in said for said in oddities_of("a", specs))
     assert warned or alone(specs, "b") >= 800 - alone(specs, "a")
+
+
+def test_what_is_told_of_queues_just_written_counts_as_they_do() -> None:
+    """Before the next round: another queue speaks of fewer models, or of more, than the one that was there."""
+    stage = Stage({"a": queue(models={"*A100*": of(100), "*H100*": of(100)})}, nodes=(1,))
+    stage.run()
+    for models in ({}, {"*A100*": of(500, lend=0)}):
+        stage.queues.queues_seen({"b": queue(models=models)})
+        told = stage.queues.statuses(now=stage.now, at="")
+        assert [bool(told["b"].problems), "a" in told] == [bool(models), False]

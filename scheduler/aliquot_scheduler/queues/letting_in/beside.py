@@ -16,7 +16,7 @@ from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Candidate
-from aliquot_scheduler.queues.waiting.order import within_guarantee
+from aliquot_scheduler.queues.waiting.order import takes_its_own, within_guarantee
 
 # Who has room only where it is kept from them is looked at closely, to be told what is so; where that comes to many in
 # one sweep, since such a node got room, the others are told by what they ask of a card alone.
@@ -48,7 +48,14 @@ class Beside:
         held = ledger.held_for(queue)
         if not any(held[dim] for dim in ledger.guaranteed(queue)):
             return lambda one: not leaves_room(one) and self._is_told(one)
-        return lambda one: not (leaves_room(one) or within_guarantee(ledger, one)) and self._is_told(one)
+        after = {dim for dim in self._keeping.waiting_for(self._keeping.all_kept()).values() if held[dim]}
+
+        def stands_back(one: Candidate) -> bool:
+            if leaves_room(one) or within_guarantee(ledger, one) or any(self._takes_its_own(one, dim) for dim in after):
+                return False
+            return self._is_told(one)
+
+        return stands_back
 
     def _is_told(self, candidate: Candidate) -> bool:
         """Whether it is told that it stands back; of the first few it is looked at closely."""
@@ -65,7 +72,7 @@ class Beside:
 
     def promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
         """Room for all of them, or for none; and why there is none, where nodes are kept from it."""
-        but = self._keeping.kept_from(candidate) if self._keeping.anything() else frozenset[str]()
+        but = self._kept_from(candidate) if self._keeping.anything() else frozenset[str]()
         roomy = self._placing.roomy(candidate) if but else but
         # Most are seen to have room on such nodes alone; to search costs more.
         nowhere_else = bool(roomy) and roomy <= but
@@ -82,6 +89,21 @@ class Beside:
                 return self._found(candidate, promises), None
             refused[asked] = self._refusal(candidate)
         return [], refused[asked]
+
+    def _kept_from(self, candidate: Candidate) -> frozenset[str]:
+        """Not for heads that wait for a guarantee which this one takes as its own: they can't come in before it."""
+        kept = self._keeping.kept_from(candidate)
+        waiting = self._keeping.waiting_for(kept)
+        own = {dim for dim in set(waiting.values()) if self._takes_its_own(candidate, dim)}
+        after = [uid for uid, dim in waiting.items() if dim in own]
+        return frozenset(node for node in kept if self._keeping.is_kept_but_for(node, after)) if after else kept
+
+    def _takes_its_own(self, candidate: Candidate, dimension: int) -> bool:
+        """Whether all that it takes of one dimension is held back for it; most can't for there is not so much."""
+        queue, amounts = candidate.first.queue, candidate.amounts
+        if not 0 < amounts[dimension] <= self._ledger.held_for(queue)[dimension]:
+            return False
+        return takes_its_own(self._ledger.effect(dimension, queue, amounts), amounts[dimension])
 
     def _anywhere(self, candidate: Candidate) -> list[Promise]:
         promises = self._found(candidate, self._placing.place(candidate, but=frozenset()))

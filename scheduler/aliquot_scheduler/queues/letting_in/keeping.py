@@ -12,11 +12,12 @@ moment: who comes in is asked about those few, and how far a head's share reache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.fitting import ByRow
+from aliquot_scheduler.queues.judging.rules import Cause
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
@@ -75,12 +76,28 @@ class Keeping:
         self._look_again()
         return bool(self._heads)
 
+    def all_kept(self) -> Collection[str]:
+        """All nodes that are kept for anybody."""
+        self._look_again()
+        return self._heads
+
     def kept_from(self, candidate: Candidate) -> frozenset[str]:
         """The nodes that are kept from it: for a guarantee from all, for others as far as their shares reach."""
         self._look_again()
         if self._all is None:
             self._all = self._sides(list(self._heads))
         return self._all.kept_from(candidate)
+
+    def waiting_for(self, nodes: Collection[str]) -> dict[str, int]:
+        """The heads for whom these nodes are kept that wait for others' guarantees, by UID: in which dimension."""
+        self._look_again()
+        heads = {uid for node in nodes for uid in self._heads.get(node, ())}
+        said = [(uid, self._memory.said_of_head(uid)) for uid in heads]
+        return {uid: why.dimension for uid, why in said if why and why.cause is Cause.HELD_BACK and not why.reserved}
+
+    def is_kept_but_for(self, node: str, uids: Collection[str]) -> bool:
+        """Whether a node is kept for anybody but these."""
+        return any(uid not in uids for uid in self._heads.get(node, ()))
 
     def leaves_room(self) -> Callable[[Candidate], bool]:
         """Whether a card may have room for one on a node that is not kept from it: quick, and never wrongly no.

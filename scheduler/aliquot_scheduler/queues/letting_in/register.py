@@ -323,7 +323,7 @@ class Register:
         self._planting.plant_anew()
         self.showings.nobody_is_sure()
         waiting = self.hall.clear()
-        self.books.replant(self._planting.tree)
+        self.books.replant(self._planting.tree, capacity=self.cards.stock().capacity)
         for states in (self.inside.coming, self.inside.bound):
             for uid, was in states.items():
                 states[uid] = self.enrolment.anew(was)

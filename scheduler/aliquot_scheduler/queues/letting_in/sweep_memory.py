@@ -200,6 +200,11 @@ class SweepMemory:
         due = [uid for uid in impatient if uid not in last or not 0.0 <= now - last[uid] < _LOOKED_FOR]
         return set(sorted(due, key=lambda uid: (last.get(uid, -inf), self._since[uid], uid))[:_MOST_LOOKED_AT])
 
+    def said_of_head(self, uid: str) -> Refusal | None:
+        """Why one that has lost patience was refused when it was looked at last."""
+        look = self._looks.get(uid)
+        return self._said_of_heads.get(look.said_of) if look else None
+
     def closing(self) -> AbstractSet[str]:
         """Those of them who kept quota from who came after, when they were looked at last."""
         return self._closing

@@ -37,8 +37,9 @@ class Books:
         self.capacity: Sequence[int] = (0, 0)
         self._queues_touched: set[str] = set()
 
-    def replant(self, tree: Tree) -> None:
-        """Another tree: everybody who holds something is to be put down again."""
+    def replant(self, tree: Tree, *, capacity: Sequence[int]) -> None:
+        """Another tree, of other dimensions: everybody who holds something is to be put down again."""
+        self.capacity = capacity
         self._queues_touched |= self.ledger.accounts.keys() | tree.nodes.keys()
         self.usage.forget(self.ledger.accounts.keys() - tree.nodes.keys())
         self.ledger = Ledger(tree)

@@ -215,8 +215,9 @@ def within_guarantee(ledger: Ledger, candidate: Candidate) -> bool:
     held = ledger.held_for(queue)
     if any(held[dim] < amounts[dim] for dim in guaranteed):
         return False
-    return all(_takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)
+    return all(takes_its_own(ledger.effect(dim, queue, amounts), amounts[dim]) for dim in guaranteed)
 
 
-def _takes_its_own(effect: Effect, amount: int) -> bool:
+def takes_its_own(effect: Effect, amount: int) -> bool:
+    """Whether all of an amount is held back for it, by that effect."""
     return effect.lessened >= amount and not effect.injured
