@@ -31,8 +31,8 @@ from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, w
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.why import NEVER_FITS, NO_QUEUE_FOR_IT, as_shown
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.states import promised_to, said_of
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aliquot_core.inventory import Gpu
 from aliquot_core.membership import Topology
 from aliquot_scheduler.fit.links import islands
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class _Left(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.said.tree import ROOT
-from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.queues.waiting.order import Shares, Standing, within_guarantee
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 
 class FullRanking:

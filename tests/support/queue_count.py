@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from aliquot_core.membership import parse_group
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.waiting.line import Waiter, asked_by
+from aliquot_scheduler.queues.waiting.waiter import Waiter, asked_by
 from support.centre import NAMES
 from support.guarantee_oracle import Guarantees, Portion, demanding, wishes
 from support.queue_stage import Stage

@@ -18,7 +18,7 @@ from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
-from aliquot_scheduler.queues.waiting.line import Waiter, firm_part, summed
+from aliquot_scheduler.queues.waiting.waiter import Waiter, firm_part, summed
 from support.centre import NAMES, WALL, gpus, make_node, sick
 from support.guarantee_oracle import Guarantees, Wish, kept_idle
 from support.lying_oracle import can_lie

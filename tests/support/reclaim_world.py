@@ -16,7 +16,7 @@ from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import ROOT
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, asked_by
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, asked_by
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aliquot_scheduler.deciding.turns import Turn
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.queue_stage import Stage
 
 # For so many minutes, in each queue of a walk.

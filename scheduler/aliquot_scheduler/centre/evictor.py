@@ -25,7 +25,7 @@ from aliquot_scheduler.queues.room.graces import grace_to_ask, is_overdue
 from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget, budgets_of

@@ -37,7 +37,7 @@ from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # One step's worth: about a millisecond of work.
 _PODS_AT_ONCE = 500

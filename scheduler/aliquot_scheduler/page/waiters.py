@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from aliquot_scheduler.page.model import WaitingShown
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # One step's worth: about a millisecond of work.
 _AT_ONCE = 64

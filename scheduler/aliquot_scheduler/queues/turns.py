@@ -31,7 +31,7 @@ from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.inside import Way
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.charged.ledger import Ledger
-from aliquot_scheduler.queues.waiting.line import GangKey
+from aliquot_scheduler.queues.waiting.waiter import GangKey
 from aliquot_scheduler.reclaim.residents import Resident
 
 # A gang, or the UID of a pod that is in none.

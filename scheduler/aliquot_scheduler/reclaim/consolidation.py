@@ -25,8 +25,8 @@ from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.refuges import controller_of
 from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _STRICT = "DoNotSchedule"

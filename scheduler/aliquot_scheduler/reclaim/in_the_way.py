@@ -16,7 +16,7 @@ from aliquot_core.instants import seconds_of
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.telling.why import NOBODY_GOES
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.standoff import SETTING
 
 # Whoever was kept out by budgets is found again within a cooldown; else nobody waits for that any more.

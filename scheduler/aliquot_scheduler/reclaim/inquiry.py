@@ -16,7 +16,7 @@ from aliquot_scheduler.queues.room.clearings import Clearing, Clearings
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.wording import Wording
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.lodgers import residents_of
 from aliquot_scheduler.reclaim.patience import FIRST

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aliquot_scheduler.fit.places import needed_memory
 from aliquot_scheduler.picture.grid import Grid
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 
 def lacking_for(candidate: Candidate, *, free: Sequence[int], grid: Grid) -> list[int]:

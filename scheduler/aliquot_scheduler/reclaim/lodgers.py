@@ -11,7 +11,7 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.graces import grace_of, is_leaving, is_overdue
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.policy import policy_of
 from aliquot_scheduler.reclaim.residents import (
     Budget,

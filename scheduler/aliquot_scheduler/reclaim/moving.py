@@ -22,7 +22,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.room.clearings import Place
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Bounds, Search

@@ -17,7 +17,7 @@ from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.judging.cards import Away, Cards, Stock
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
-from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
 from aliquot_scheduler.reclaim.again import Again
 from aliquot_scheduler.reclaim.residents import Resident
 from aliquot_scheduler.reclaim.scene import Scene

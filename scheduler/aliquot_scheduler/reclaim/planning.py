@@ -22,7 +22,7 @@ from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.patience import DEPTHS, FIRST, Patience, Start

@@ -28,7 +28,7 @@ from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.room.clearings import Place
 from aliquot_scheduler.queues.room.refuges import controller_of, key_of
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.patience import AT_ONCE, DEPTHS, FIRST, MOST_NODES, Patience, Start, turned

@@ -19,8 +19,8 @@ from aliquot_scheduler.queues.room.graces import stays
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.in_the_way import Asked, InTheWay, asked_of
 from aliquot_scheduler.reclaim.inquiry import told_of

@@ -8,7 +8,7 @@ from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.residents import Resident
 from aliquot_scheduler.reclaim.rights import Rights

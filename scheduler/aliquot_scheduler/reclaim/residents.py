@@ -21,7 +21,7 @@ from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.said.tree import COMPUTE, Vector
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 GpuKey = tuple[str, str]
 

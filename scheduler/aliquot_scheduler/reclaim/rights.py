@@ -32,7 +32,7 @@ from typing import NamedTuple, Protocol
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.said.tree import ROOT, Vector
-from aliquot_scheduler.queues.waiting.line import Candidate, GangKey
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey
 from aliquot_scheduler.reclaim.policy import ANYBODY, NEVER
 from aliquot_scheduler.reclaim.residents import Resident
 

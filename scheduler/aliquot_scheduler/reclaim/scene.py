@@ -17,7 +17,7 @@ from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.picture.host_room import PODS
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.residents import Resident
 
 

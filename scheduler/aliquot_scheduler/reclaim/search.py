@@ -19,7 +19,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import Place
 from aliquot_scheduler.queues.said.tree import Tree
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking

@@ -17,7 +17,7 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.room.clearings import GpuKey
-from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
 from aliquot_scheduler.reclaim.search import Search
 from aliquot_scheduler.reclaim.trying import Option
 

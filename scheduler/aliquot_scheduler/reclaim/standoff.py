@@ -20,7 +20,7 @@ from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.residents import Hindrance, Kept, Residents
 from aliquot_scheduler.reclaim.rights import Taking, owner_of
 

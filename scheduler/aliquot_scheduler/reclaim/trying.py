@@ -19,7 +19,7 @@ from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.fit.modes import modes_of, sharing
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene

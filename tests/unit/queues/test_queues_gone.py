@@ -20,7 +20,7 @@ from aliquot_scheduler.queues.telling.forms import NO_QUEUE, QueueAnswer
 from aliquot_scheduler.queues.telling.gone import answer_of_gone
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.whole import answer
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
 
 NODE = make_node("n1", gpus("n1", 4))

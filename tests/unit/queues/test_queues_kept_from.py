@@ -22,7 +22,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.said.tree import MEMORY as MEMORY_OF
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from support.centre import gpus, make_node
 from support.queue_stage import A100, H100, Stage, queue
 from support.share_definition import Judge, sound_trees

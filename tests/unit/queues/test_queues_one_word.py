@@ -18,8 +18,8 @@ from aliquot_scheduler.queues.telling.forms import WaitingPod
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.views import views
 from aliquot_scheduler.queues.telling.whole import waiting_pods
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.showings import written as since_when
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from support.centre import NAMES, WALL, make_lease, picture_with
 from support.queue_scenarios import SCENARIOS, Scenario, Spec, said_now

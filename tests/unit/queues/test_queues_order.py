@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, asked_by
 from aliquot_scheduler.queues.waiting.order import Order, within_guarantee
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, asked_by
 from support.order_oracle import FullRanking
 from support.queue_stage import Stage, queue
 

@@ -15,8 +15,9 @@ from aliquot_scheduler.queues.letting_in.siblings import Left, Side
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.waiting.line import Candidate, Line
+from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.order import within_guarantee
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from support.queue_replay import Job, Replay
 from support.queue_stage import queue
 

@@ -12,7 +12,7 @@ from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.room.recalling import recalled, words_for
 from aliquot_scheduler.queues.telling.notices import making_room
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.queues.said.tree import MEMORY, Dimensions
 from aliquot_scheduler.queues.said.units import spoken
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 def asked_of(dimension: int, amount: int, members: Sequence[Waiter], *, of: Dimensions) -> str:

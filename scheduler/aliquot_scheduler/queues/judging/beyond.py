@@ -15,7 +15,7 @@ from aliquot_scheduler.queues.judging.asking import asked_of
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.said.tree import ROOT, Tree, Vector
 from aliquot_scheduler.queues.said.units import bare, of_whom
-from aliquot_scheduler.queues.waiting.line import Waiter, asked_by, firm_part
+from aliquot_scheduler.queues.waiting.waiter import Waiter, asked_by, firm_part
 
 # By whom it is kept, in which dimension.
 _Kept = tuple[str, int]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.said.tree import Dimensions
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
 # The same pod, kept off cards of a model; None if it would have none then.
 Without = Callable[[Waiter, str], Waiter | None]

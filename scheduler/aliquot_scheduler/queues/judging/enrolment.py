@@ -31,7 +31,7 @@ from aliquot_scheduler.queues.judging.elsewhere import may_go_elsewhere
 from aliquot_scheduler.queues.judging.together import Together
 from aliquot_scheduler.queues.said.entry import open_to, why_barred
 from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree, Vector
-from aliquot_scheduler.queues.waiting.line import Shape, Waiter, firm_part, summed
+from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter, firm_part, summed
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):

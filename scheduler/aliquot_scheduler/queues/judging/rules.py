@@ -25,7 +25,7 @@ import msgspec
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.said.tree import COMPUTE, ROOT
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 
 class Cause(StrEnum):

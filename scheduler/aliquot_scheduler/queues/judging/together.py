@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.trial import Scenery, is_plain, laid, places_of, tries_for
 from aliquot_scheduler.queues.judging.uncut import cards_needed
 from aliquot_scheduler.queues.said.things import KINDS
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class _Room(NamedTuple):

@@ -21,7 +21,7 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import Laying, Lying, Sort, Spot, Tries
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # A placement takes 20 us, and nobody is answered meanwhile; groups of a few sorts are laid with a hundred.
 MOST_TRIES = 1_000

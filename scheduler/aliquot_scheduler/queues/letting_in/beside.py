@@ -15,8 +15,8 @@ from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.queues.waiting.order import takes_its_own, within_guarantee
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 # Who has room only where it is kept from them is looked at closely, to be told what is so; where that comes to many in
 # one sweep, since such a node got room, the others are told by what they ask of a card alone.

@@ -29,7 +29,7 @@ from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, lai
 from aliquot_scheduler.queues.letting_in.room_to_come import RoomToCome
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.line import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
 
 # A round that has searched in vain so often is broken off; a search of a node takes as long as so many placements.
 _TRIES_OF_ONE = 50

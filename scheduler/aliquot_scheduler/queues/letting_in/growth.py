@@ -15,8 +15,8 @@ from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
 from aliquot_scheduler.queues.waiting.showings import Showings, World
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 
 class Growth:

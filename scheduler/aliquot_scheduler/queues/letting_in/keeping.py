@@ -23,8 +23,9 @@ from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate, Line
+from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.users import Whose
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 # Where more nodes have room somebody is let in soon: it is not worth while to ask of each.
 _FEW = 256

@@ -28,7 +28,8 @@ from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Si
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Candidate, Line
+from aliquot_scheduler.queues.waiting.line import Line
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 _BOTH = (COMPUTE, MEMORY)
 _NOTHING = (0, 0)

@@ -35,10 +35,10 @@ from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.past_turns import PastTurns
 from aliquot_scheduler.queues.waiting.probation import Probation
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.rules.judging import Rules
 
 

@@ -16,7 +16,7 @@ from aliquot_scheduler.queues.judging.laying import Lying, Tries
 from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, least_memory, places_of, tries_for
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 # A place for each of them in such a scenery, or none.
 Lay = Callable[[Candidate, Iterable[Place], Tries, Scenery], Mapping[int, Lying] | None]

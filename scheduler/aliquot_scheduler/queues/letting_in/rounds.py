@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.sweep import Sweep
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from aliquot_scheduler.queues.room.clearings import Clearings
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.probation import Probation, whose
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class SecondTurns:

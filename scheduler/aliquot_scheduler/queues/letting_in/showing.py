@@ -32,9 +32,9 @@ from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.said.tree import UNLIMITED, Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.queues.waiting.showings import Showings, World
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 
 MOST_SHOWN = 100
 

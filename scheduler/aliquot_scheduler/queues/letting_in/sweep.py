@@ -24,8 +24,8 @@ from aliquot_scheduler.queues.letting_in.walk import Walk, Watched
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate, asked_by
 from aliquot_scheduler.queues.waiting.order import Order, within_guarantee
+from aliquot_scheduler.queues.waiting.waiter import Candidate, asked_by
 
 _NO_ROOM = frozenset({Cause.CARDS, Cause.NODES})
 _QUOTA = frozenset({Cause.QUOTA, Cause.HELD_BACK})

@@ -11,7 +11,7 @@ from aliquot_scheduler.queues.judging.rules import Refusal
 from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
 from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Side
 from aliquot_scheduler.queues.said.tree import Tree
-from aliquot_scheduler.queues.waiting.line import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 # Which of a user's candidates.
 Mark = tuple[str, Any]

@@ -16,8 +16,8 @@ from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.states import state_of
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class TakingOver:

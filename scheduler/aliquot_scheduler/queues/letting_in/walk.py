@@ -24,8 +24,9 @@ from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import Mark, SweepMemory
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate, Heads, Line
+from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Shares
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 # Of so few it is as quick to look at each as to ask whether any may be able.
 _SHORT = 64

@@ -17,9 +17,9 @@ from math import ceil
 
 import msgspec
 
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.probation import whose
 from aliquot_scheduler.queues.waiting.users import Whose
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 FIRST, LONGEST = 900.0, 86_400.0
 USERS_FIRST, USERS_LONGEST = 60.0, 3_600.0

@@ -22,7 +22,7 @@ import msgspec
 from aliquot_core.claims import Claim, overdrawn
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.graces import grace_of, is_slow
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
 GpuKey = tuple[str, str]
 

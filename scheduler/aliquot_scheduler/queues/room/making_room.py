@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.room.refuges import Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed
 
 # Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
 _COMES = 60.0

@@ -24,7 +24,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.quantities import LARGEST, MiB, Percent
 from aliquot_scheduler.queues.room.clearings import Clearing, Place
 from aliquot_scheduler.queues.room.refuges import Moved, Refuge
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
 # Less than nothing would be room that is not there.
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]

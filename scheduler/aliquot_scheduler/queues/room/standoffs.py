@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # The queue, the user, and which of the user's candidates.
 _Key = tuple[str, str, Any]

@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 
 # So many of those who go are named.
 _NAMED = 3

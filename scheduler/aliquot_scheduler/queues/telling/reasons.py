@@ -26,8 +26,8 @@ from aliquot_scheduler.queues.telling.why import (
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.states import State
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # What one that waits is told of what it is guaranteed; empty if it is not.
 Due = Callable[[Waiter], str]

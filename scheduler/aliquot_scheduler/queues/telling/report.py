@@ -14,8 +14,8 @@ from aliquot_scheduler.queues.said.overkept import kept_beyond_all
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.order import borrowed
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # A status is written whole, and etcd is shared.
 _MOST_USERS = 50

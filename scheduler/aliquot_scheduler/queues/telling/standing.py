@@ -33,10 +33,10 @@ from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.line import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.queues.waiting.showings import Showing, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules

@@ -20,7 +20,7 @@ from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, quota_
 from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 # Namespace and queue.
 Where = tuple[str, str]

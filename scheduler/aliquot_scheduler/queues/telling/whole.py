@@ -19,7 +19,7 @@ from aliquot_scheduler.queues.telling.standing import Standing, amounts_of
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View
 from aliquot_scheduler.queues.telling.why import NOBODY_GOES, TURN_LOST, WAITING, Why, as_shown
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 def _nothing_due(waiter: Waiter) -> str:

@@ -17,8 +17,8 @@ from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
-from aliquot_scheduler.queues.waiting.line import Waiter, still_needed
 from aliquot_scheduler.queues.waiting.showings import Showing
+from aliquot_scheduler.queues.waiting.waiter import Waiter, still_needed
 
 NO_NODE_CAME = "NoNodeCame"
 TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"

@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.judging.cards import NOBODY_AWAY, Away, Stock
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.said.units import bare, of_whom, slices, spoken
-from aliquot_scheduler.queues.waiting.line import Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Waiter, summed
 
 _TOGETHER = {
     Topology.ANY: "room for all of them at once",

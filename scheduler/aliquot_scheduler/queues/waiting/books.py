@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
-from aliquot_scheduler.queues.waiting.line import GangKey, GroupKey, Waiter
 from aliquot_scheduler.queues.waiting.order import Shares, borrowed
 from aliquot_scheduler.queues.waiting.users import Users, Whose
+from aliquot_scheduler.queues.waiting.waiter import GangKey, GroupKey, Waiter
 
 _WIDTH = 2
 _NOTHING = (0, 0)

@@ -15,8 +15,9 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.membership import Group
 from aliquot_core.names import Names
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.line import Line, Waiter, still_needed
+from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.musters import Musters, Spot
+from aliquot_scheduler.queues.waiting.waiter import Waiter, still_needed
 
 
 class Lack(StrEnum):

@@ -16,9 +16,10 @@ from aliquot_core.names import Names
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
-from aliquot_scheduler.queues.waiting.line import GangKey, Line, Waiter, asked_by, still_needed
+from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.musters import Musters
 from aliquot_scheduler.queues.waiting.vain import InVain
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by, still_needed
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]

@@ -18,7 +18,7 @@ import msgspec
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class Way(StrEnum):

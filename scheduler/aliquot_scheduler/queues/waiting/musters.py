@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from aliquot_scheduler.queues.waiting.line import GangKey, GroupKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import GangKey, GroupKey, Waiter
 
 
 class Spot(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,9 +24,9 @@ from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Effect, Ledger
 from aliquot_scheduler.queues.charged.usage import Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree
-from aliquot_scheduler.queues.waiting.line import Candidate
 from aliquot_scheduler.queues.waiting.user_order import DIGITS
 from aliquot_scheduler.queues.waiting.users import Users
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 Standing = tuple[int, float, float, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.heard import Heard
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class PastTurns:

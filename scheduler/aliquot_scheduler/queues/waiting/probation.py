@@ -23,8 +23,8 @@ from math import inf
 from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
-from aliquot_scheduler.queues.waiting.line import Waiter
 from aliquot_scheduler.queues.waiting.users import Whose
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 PART = 4
 PAUSE = (PART - 1) * PROMISE

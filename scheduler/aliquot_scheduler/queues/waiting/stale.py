@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 
 class StaleGangs:

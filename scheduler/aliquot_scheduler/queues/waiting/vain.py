@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from aliquot_scheduler.queues.waiting.line import GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 
 class InVain:

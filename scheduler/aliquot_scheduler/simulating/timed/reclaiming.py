@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.line import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.policy import NEVER as NOBODY
 from aliquot_scheduler.reclaim.policy import policy_of

@@ -1,0 +1,159 @@
+"""Who waits, and who is let in together with whom or not at all: a candidate.
+
+A shape is what a pod asks of cards, their node and quota: what was refused to one is refused to all of that shape. A
+gang is a candidate once so many of its pods wait that, with those let in before, it has its minimum; the first of its
+pods gives it its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from aliquot_core.membership import Group, Topology
+from aliquot_core.objects import Pod
+from aliquot_core.request import PodRequest
+from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.fit.ground import HostAsk
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.said.tree import Vector
+
+# Lost turns (fewest first), priority (highest first), age, namespace, name, uid: no two are equal.
+Place = tuple[int, int, str, str, str, str]
+# Namespace and name of a group.
+GroupKey = tuple[str, str]
+# The same with the size and the minimum that a pod of it says: only who agrees is of one gang.
+GangKey = tuple[str, str, int, int]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of GPUs and of their node, whoever asks it."""
+
+    request: PodRequest
+    host: HostAsk
+    # Never to be evicted for others.
+    firm: bool
+    # What a cluster's own rules may tell it by from others.
+    words: tuple[object, ...] = ()
+
+
+class Waiter(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod that waits."""
+
+    pod: Pod
+    demand: Demand
+    shape: Shape
+    # The same number for the same shape: to compare two shapes takes as long as all they say.
+    number: int
+    amounts: Vector
+    # What of that limits have to let in: without models that it can do without.
+    least: Vector
+    queue: str
+    user: str
+    # Among the pods of the same user.
+    priority: int
+    group: Group | None
+    # Patterns of models that it is kept off, since its queue may have none of them for it.
+    off: tuple[str, ...] = ()
+    # How many turns it has lost that had room.
+    lost: int = 0
+
+    def of(self, pod: Pod) -> Waiter:
+        """The same, with a later word on the pod."""
+        return msgspec.structs.replace(self, pod=pod)
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.metadata.uid
+
+    @property
+    def place(self) -> Place:
+        """Its place among those of the same user."""
+        meta = self.pod.metadata
+        return self.lost, -self.priority, meta.creation_timestamp or "", meta.namespace, meta.name, meta.uid
+
+    @property
+    def mark(self) -> tuple[str, Any]:
+        """What it shares with those who are let in or refused with it: its user's pods of this shape, or its gang."""
+        return self.user, self.gang or self.number
+
+    @property
+    def gang(self) -> GangKey | None:
+        """Which group it is in, as it has it."""
+        group = self.group
+        return (self.pod.metadata.namespace, group.name, group.size, group.minimum) if group else None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Pods that are let in together or not at all: one, or what a gang needs."""
+
+    members: tuple[Waiter, ...]
+    amounts: Vector
+
+    @cached_property
+    def first(self) -> Waiter:
+        """Who stands for all."""
+        return self.members[0]
+
+    @cached_property
+    def uid(self) -> str:
+        """Of the first."""
+        return self.first.uid
+
+    @cached_property
+    def number(self) -> int:
+        """Of the first one's shape."""
+        return self.first.number
+
+    @cached_property
+    def shape(self) -> Any:
+        """The same for all that are refused alike."""
+        if self.topology:
+            # Where its group lies already, nobody else need lie.
+            return self.first.gang, tuple(member.number for member in self.members)
+        if len(self.members) == 1:
+            return self.first.number
+        return tuple(member.number for member in self.members)
+
+    @property
+    def one_piece(self) -> bool:
+        """Whether one card takes all of it."""
+        return len(self.members) == 1 and len(self.first.demand.pieces or ()) == 1
+
+    @property
+    def topology(self) -> Topology:
+        """How its group wants to lie."""
+        return self.first.group.topology if self.first.group else Topology.ANY
+
+    @cached_property
+    def firm(self) -> Vector:
+        """What those of them ask who are never to be evicted; empty if nobody is."""
+        return firm_part(self.members)
+
+
+def summed(waiters: Iterable[Waiter]) -> Vector:
+    """What they ask together; there is at least one."""
+    return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
+
+
+def asked_by(waiters: Sequence[Waiter]) -> Ask:
+    """What they ask at once."""
+    least = tuple(map(sum, zip(*(one.least for one in waiters), strict=True)))
+    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters))
+
+
+def firm_part(waiters: Iterable[Waiter]) -> Vector:
+    """What those of them ask together who are never to be evicted; empty if nobody is."""
+    firm = [one for one in waiters if one.shape.firm]
+    return summed(firm) if firm else ()
+
+
+def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:
+    """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
+    if waiter.group is None or waiter.gang is None:
+        return 1
+    return max(1, waiter.group.minimum - len(let_in.get(waiter.gang, ())))
