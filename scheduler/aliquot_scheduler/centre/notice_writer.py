@@ -1,7 +1,7 @@
 """The leader tells waiting pods why they wait, in a condition of theirs and an Event.
 
-A condition is rewritten only when its reason is another one, and was so for a moment: a pod whose turn comes at once
-has none. With Events never more than 20 a second in all: what 5,000 pods wait for may change at one instant.
+A condition is rewritten only when its gist is another one, and was so for a moment: a pod whose turn comes at once has
+none. With Events never more than 20 a second in all: what 5,000 pods wait for may change at one instant.
 
 Writing takes seconds then, and the watch tells of it later still. So each is told what holds when its turn to be told
 comes; and one that says that it waits though it was let in is mended, whoever wrote that.
@@ -19,7 +19,7 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.pod_patches import LET_IN, saying
-from aliquot_scheduler.queues.telling.notices import Notice
+from aliquot_scheduler.queues.telling.notices import Gist, Notice
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.states import said_of
 
@@ -31,6 +31,7 @@ _BETWEEN = 1 / 14
 _MOST_IN_A_LOOK = int(_LOOK / _BETWEEN)
 # Those that can't be told are not to take up what others are told in.
 _AGAIN = Backoff(first=4.0, longest=300.0)
+_NOTHING = Gist(reason="")
 
 
 class NoticeWriter:
@@ -52,8 +53,8 @@ class NoticeWriter:
         # All by UID. Whoever says that it waits; what a pod will say once the watch has told; and what it should say,
         # as of the last look.
         self._waits: dict[str, Pod] = {}
-        self._written: dict[str, str] = {}
-        self._wanted: dict[str, str] = {}
+        self._written: dict[str, Gist] = {}
+        self._wanted: dict[str, Gist] = {}
         # By queue and word, how many waited at the last look.
         self.reasons = Counter[tuple[str, str]]()
         # How often a pod could not be told, and when to try again.
@@ -74,7 +75,7 @@ class NoticeWriter:
         uid, said = pod.metadata.uid, said_of(pod, names=self._names)
         if said is not None and said.status == "False":
             self._waits[uid] = pod
-        if said is not None and said.reason == self._written.get(uid):
+        if said is not None and Gist.of(said) == self._written.get(uid):
             # From now on it says so itself, and what others write on it counts.
             del self._written[uid]
 
@@ -90,30 +91,31 @@ class NoticeWriter:
             await self._clock.sleep(max(_BETWEEN, _LOOK - spent))
 
     def _due(self) -> list[str]:
-        """Whose reason is another one than is written, and was so at the last look; as many as can be told now."""
+        """Whose gist is another one than is written, and was so at the last look; as many as can be told now."""
         now = self._clock.monotonic()
         said = {uid: self._said(pod) for uid, pod in self._waits.items() if self._is_let_in(uid)}
-        wanted = dict.fromkeys(said, LET_IN.reason)
+        wanted = dict.fromkeys(said, Gist.of(LET_IN))
         self.reasons = Counter[tuple[str, str]]()
         for waiter, word in self._turns.words():
-            said[waiter.uid], wanted[waiter.uid] = self._said(waiter.pod), word
+            says = self._said(waiter.pod)
+            said[waiter.uid], wanted[waiter.uid] = says, self._turns.gist(waiter, word, said=says)
             self.reasons[waiter.queue, word] += 1
         before, self._wanted = self._wanted, wanted
-        self._written = {uid: reason for uid, reason in self._written.items() if uid in wanted}
+        self._written = {uid: gist for uid, gist in self._written.items() if uid in wanted}
         self._failures = {uid: failed for uid, failed in self._failures.items() if uid in wanted}
         put_off = {uid for uid, (_, until) in self._failures.items() if now < until}
-        due = [uid for uid, word in wanted.items() if before.get(uid) == word != said[uid] and uid not in put_off]
+        due = [uid for uid, gist in wanted.items() if before.get(uid) == gist != said[uid] and uid not in put_off]
         return due[:_MOST_IN_A_LOOK]
 
     def _is_let_in(self, uid: str) -> bool:
         """Of one that says that it waits: as long as its gate is there, that is still to be written with its turn."""
         return uid in self._waits and uid in self._turns.register.inside and not self._waits[uid].spec.scheduling_gates
 
-    def _said(self, pod: Pod) -> str:
+    def _said(self, pod: Pod) -> Gist:
         if (written := self._written.get(pod.metadata.uid)) is not None:
             return written
         said = said_of(pod, names=self._names)
-        return said.reason if said else ""
+        return Gist.of(said) if said else _NOTHING
 
     def _to_tell(self, uid: str) -> tuple[Pod, Notice] | None:
         """By what holds now: while others were told it may have been let in, or gone."""
@@ -124,7 +126,7 @@ class NoticeWriter:
             pod, notice = self._waits[uid], LET_IN
         else:
             return None
-        return None if notice.reason == self._said(pod) else (pod, notice)
+        return None if Gist.of(notice) == self._said(pod) else (pod, notice)
 
     async def _tell(self, uid: str) -> None:
         if (told := self._to_tell(uid)) is None:
@@ -134,7 +136,7 @@ class NoticeWriter:
         patch = saying(pod, notice, admitted=is_in, names=self._names, at=at)
         meta = pod.metadata
         # Before: the watch may be faster than the answer.
-        self._written[uid] = notice.reason
+        self._written[uid] = Gist.of(notice)
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
         except NOT_WRITTEN as error:

@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.rounds import Rounds
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.queues.telling.notices import Notice, Notices, turn_lost
+from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, turn_lost
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
@@ -203,6 +203,10 @@ class Queues:
     def words(self) -> Iterator[tuple[Waiter, str]]:
         """All who wait, each with that word."""
         return ((waiter, self.word(waiter)) for waiter in self._register.hall)
+
+    def gist(self, waiter: Waiter, word: str, *, said: Gist) -> Gist:
+        """What of that word is to be told to somebody who says this."""
+        return self._notices.gist(waiter, word, said=said)
 
     def notice(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""

@@ -24,6 +24,7 @@ from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import FEW_NODES, status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import Quota
 from aliquot_scheduler.queues.telling.status import read_status
 from support.centre import NAMES
 from support.centre_means import means
@@ -178,6 +179,39 @@ async def test_a_condition_is_written_when_its_reason_changes_and_not_before() -
     desk.stage.run()
     await desk.lives(desk.notices, seconds=10)
     assert [one["status"]["conditions"][0]["reason"] for one in desk.sink.bodies("/status")] == ["NoRoom", "QueueHeld"]
+
+
+async def test_a_condition_says_that_its_pod_is_shown_and_then_that_it_is_no_more() -> None:
+    """For the same word: once as it is shown, not while it is put out and back, and once as its queue grows no more."""
+    grows, desk = queue(limit=300, autoscale=True), Desk({"a": queue(limit=300)}, nodes=(1,))
+    for uid in ("x", "p", "q"):
+        desk.stage.submit(uid, 100, queue="a")
+        desk.stage.run()
+    told = {uid: [("NoRoom", False)] for uid in "pq"}
+    for spec, more in (
+        # `q` is put out, and comes back.
+        (grows, {"p": [("NoRoom", True)], "q": [("NoRoom", True)]}),
+        (replace(grows, compute=Quota(limit=250)), {}),
+        (grows, {}),
+        (queue(limit=300), {"p": [("NoRoom", False)], "q": [("NoRoom", False)]}),
+    ):
+        await desk.lives(desk.notices, seconds=10)
+        assert messages(desk) == told
+        desk.stage.queues.queues_seen({"a": spec})
+        desk.stage.round(after=1.0)
+        told = {uid: said + more.get(uid, []) for uid, said in told.items()}
+    await desk.lives(desk.notices, seconds=10)
+    assert messages(desk) == told
+
+
+def messages(desk: Desk) -> dict[str, list[tuple[str, bool]]]:
+    """For each pod what it was told, one after the other: the word, and whether it says that it is shown."""
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for one in desk.sink.bodies("/status"):
+        (said,) = one["status"]["conditions"]
+        shown = said["message"].startswith("it is shown to a cluster autoscaler")
+        found.setdefault(one["metadata"]["uid"], []).append((said["reason"], shown))
+    return found
 
 
 async def test_a_pod_whose_turn_comes_at_once_is_told_nothing() -> None:

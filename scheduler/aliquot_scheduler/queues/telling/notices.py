@@ -1,6 +1,6 @@
 """Why a pod waits, as the leader knows it: for its condition and Event, what its namespace is shown, and metrics.
 
-Only the word is compared: numbers change with every pod that comes or goes, and `aliquot explain` tells those of the
+Only the gist is compared: numbers change with every pod that comes or goes, and `aliquot explain` tells those of the
 moment when it is asked. So the numbers in a condition are those of when it was written.
 """
 
@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, PodCondition
 from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.telling.why import MAKING_ROOM, NOBODY_GOES, TURN_LOST, Why, as_shown, shown_in_vain, why
+from aliquot_scheduler.queues.telling.why import (
+    MAKING_ROOM,
+    NOBODY_GOES,
+    TURN_LOST,
+    Why,
+    as_shown,
+    says_shown,
+    shown_in_vain,
+    why,
+)
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
@@ -27,6 +37,18 @@ from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_nee
 
 # So many of those who go are named.
 _NAMED = 3
+
+
+class Gist(NamedTuple):
+    """What makes it another condition: its word, and whether it says that the pod is shown to a cluster autoscaler."""
+
+    reason: str
+    shown: bool = False
+
+    @classmethod
+    def of(cls, said: Notice | PodCondition) -> Gist:
+        """Of what is to be told, or was."""
+        return cls(reason=said.reason, shown=says_shown(said.message))
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +102,17 @@ class Notices:
     def word(self, waiter: Waiter) -> str:
         """Why somebody waits, in a word."""
         return why(waiter, self._knows).word
+
+    def gist(self, waiter: Waiter, word: str, *, said: Gist) -> Gist:
+        """What is to be told of somebody who says that.
+
+        Who is put out and waits for the same word goes on saying that it is shown, for it is again without a gate that
+        is lifted: else each pod that comes in beside it, and ends, would be two writes.
+        """
+        uid, register = waiter.uid, self._register
+        showings, node = register.showings, register.books.ledger.tree.nodes.get(waiter.queue)
+        put_out = said.shown and showings.runs(uid) and node is not None and node.spec.autoscale
+        return Gist(reason=word, shown=put_out or uid in showings.shown)
 
     def of(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""

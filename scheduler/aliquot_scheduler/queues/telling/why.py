@@ -40,9 +40,17 @@ _OF_OTHERS = frozenset({Cause.FIRM, Cause.HELD_BACK})
 _OF_NODES = frozenset({Cause.CARDS, Cause.NODES, Cause.HELD_BACK})
 
 
+_SHOWN = "it is shown to a cluster autoscaler: "
+
+
 def as_shown(sentence: str) -> str:
     """The same of one that is shown to a cluster autoscaler."""
-    return f"it is shown to a cluster autoscaler: {sentence}"
+    return f"{_SHOWN}{sentence}"
+
+
+def says_shown(sentence: str) -> bool:
+    """Whether it is such a one."""
+    return sentence.startswith(_SHOWN)
 
 
 def shown_in_vain(showing: Showing, *, minutes: int, again: float) -> str:
