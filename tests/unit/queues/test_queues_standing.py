@@ -138,7 +138,7 @@ def test_whose_turn_led_to_nothing_is_told_so() -> None:
     assert (pod.place, pod.why) == (1, "its turn led to no binding")
 
 
-MAKES_ROOM = "1 pod has to go for it (team/pod-r2 of queue b) since ten, until eleven at the latest, and so on"
+MAKES_ROOM = "1 pod has to go for it since ten, until eleven at the latest, and so on"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,35 @@ def test_for_whom_room_is_made_is_told_so(status: str, reason: str, *, told: boo
     assert explained(pod).summary.startswith(MAKES_ROOM) is told
     (row,) = waiting_pods("a", stand(pod))
     assert row.why.startswith(MAKES_ROOM) is told
+
+
+def test_who_goes_for_a_pod_is_named_by_who_is_on_the_way_out() -> None:
+    """Of the GPUs that are kept for it, as it says itself; its condition may be older than who was chosen last."""
+    condition = {"type": NAMES.admitted, "status": "False", "reason": "MakingRoom", "message": MAKES_ROOM}
+    room = {"whose": "w1", "count": 1, "queue": "a", "node": "n1", "claims": {"GPU-n1-1": [50, 1000, False]}}
+    pod = waits("w1", "a", 50, annotations={NAMES.room: json.dumps(room)})
+    pod = msgspec.structs.replace(pod, status=msgspec.convert({"conditions": [condition]}, type(pod.status)))
+    # One elsewhere goes for others, and one there stays.
+    others = [runs("r0", "b", 100), runs("stays", "b", 30, gpu=1)]
+    going = [runs(f"r{number}", "b", 10, gpu=1) for number in range(1, 6)]
+    on_the_way = f"{MAKES_ROOM}; on their way out of the GPUs that are kept for it"
+    for asked, told in (
+        ([], MAKES_ROOM),
+        ([others[0], going[0]], f"{on_the_way}: team/pod-r1 of queue b"),
+        (
+            going,
+            f"{on_the_way}: {', '.join(f'team/pod-r{number} of queue b' for number in (1, 2, 3))}, and 2 more",
+        ),
+    ):
+        place = explained(pod, *(on_its_way_out(one) if one in asked else one for one in (*others, *going))).queue
+        assert place is not None
+        assert place.why == told
+
+
+def on_its_way_out(pod: Pod) -> Pod:
+    """The same, asked to go."""
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
 
 
 def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:

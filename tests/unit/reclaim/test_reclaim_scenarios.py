@@ -554,8 +554,7 @@ def test_it_is_told_where_room_is_made() -> None:
     since, until = second_time(stage.wall), second_time(stage.wall + 90.0)
     assert notice.reason == "MakingRoom"
     assert notice.message == (
-        f"1 pod has to go for it (team/pod-blue3 of queue blue) since {since}, until {until} at the latest, "
-        "and it gets the room on n0"
+        f"1 pod has to go for it since {since}, until {until} at the latest, and it gets the room on n0"
     )
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from aliquot_core.claims import Claim
 from aliquot_core.quantities import LARGEST, MiB, Percent
-from aliquot_scheduler.queues.room.clearings import Clearing, Place
+from aliquot_scheduler.queues.room.clearings import Clearing, GpuKey, Place
 from aliquot_scheduler.queues.room.refuges import Moved, Refuge
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
@@ -93,6 +93,11 @@ def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: s
     arrived = Counter(room.whose for _, room in _saying(bound, word=word)) if by_whose else Counter[str]()
     whole = (found for whose, found in by_whose.items() if len(found) + arrived[whose] == found[0][1].count)
     return sorted((_clearing(found, until=until) for found in whole), key=lambda one: one.candidate.first.place)
+
+
+def room_said(waiter: Waiter, *, word: str) -> frozenset[GpuKey]:
+    """On which GPUs room is kept for it, as it says itself."""
+    return frozenset((room.node, gpu) for _, room in _saying([waiter], word=word) for gpu in room.claims)
 
 
 def refuges_said(waiter: Waiter, *, word: str, until: float) -> Iterator[Refuge]:

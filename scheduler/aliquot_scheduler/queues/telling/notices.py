@@ -35,9 +35,6 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 
-# So many of those who go are named.
-_NAMED = 3
-
 
 class Gist(NamedTuple):
     """What makes it another condition: its word, and whether it says that the pod is shown to a cluster autoscaler."""
@@ -68,20 +65,13 @@ def turn_lost(register: Register, pod: Pod) -> str:
 
 
 def making_room(clearing: Clearing) -> str:
-    """Of a pod for which others have to go, leave already, or were moved."""
+    """Of a pod for which others have to go, leave already, or were moved; who they are may change (`reasons.py`)."""
     count, nodes = len(clearing.victims), clearing.nodes
     where = nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {counted(len(nodes) - 1, 'more node')}"
     if not count:
         return f"room is kept for it on {where}"
-    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')} to go for it ({_named(clearing.victims)})"
+    who = f"{counted(count, 'pod')} {agreed(count, 'has', 'have')} to go for it"
     return f"{who}{_when(clearing)}, and it gets the room on {where}"
-
-
-def _named(victims: Sequence[Waiter]) -> str:
-    """By name and queue, the first of them."""
-    first = [f"{one.pod.key} of queue {one.queue}" for one in victims[:_NAMED]]
-    more = len(victims) - len(first)
-    return ", ".join([*first, *([f"and {more} more"] if more else [])])
 
 
 def _when(clearing: Clearing) -> str:

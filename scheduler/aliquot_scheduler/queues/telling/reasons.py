@@ -5,7 +5,7 @@ By the numbers of the moment, and by the leader's last word of what it alone rem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
@@ -32,6 +32,8 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 # What one that waits is told of what it is guaranteed; empty if it is not.
 Due = Callable[[Waiter], str]
 _FIRST = frozenset({Cause.QUOTA, Cause.FIRM})
+# So many of those who go are named.
+_NAMED = 3
 
 
 def why_it_waits(waiter: Waiter, standing: Standing) -> Why:
@@ -62,8 +64,10 @@ class _Reader:
 
     def remembered(self, waiter: Waiter) -> Why | None:
         """A turn is lost by who has no gate any more."""
+        if found := self._leaders(waiter, {MAKING_ROOM}):
+            return Why(found.word, lambda: "; ".join([found.sentence(), *self._who_goes(waiter)]))
         lost = self._standing.state(waiter) is State.LET_IN_NO_MORE
-        return self._leaders(waiter, {MAKING_ROOM, TURN_LOST} if lost else {MAKING_ROOM})
+        return self._leaders(waiter, {TURN_LOST}) if lost else None
 
     def why_nowhere(self, waiter: Waiter) -> str:
         return self._standing.why_never(waiter)
@@ -106,6 +110,13 @@ class _Reader:
 
     def _no_room(self, waiter: Waiter, *, may_fit: bool) -> Refusal:
         return no_room(self._standing.why_no_node(waiter) if may_fit else "")
+
+    def _who_goes(self, waiter: Waiter) -> Iterator[str]:
+        """By name, as far as they were asked by now: others may go than were to when its condition was written."""
+        if going := self._standing.going_for(waiter):
+            names = [f"{one.pod.key} of queue {one.queue}" for one in going[:_NAMED]]
+            more = [f"and {len(going) - _NAMED} more"] if len(going) > _NAMED else []
+            yield f"on their way out of the GPUs that are kept for it: {', '.join([*names, *more])}"
 
     def _leaders(self, waiter: Waiter, words: set[str]) -> Why | None:
         """The leader's last word, if it is one of these."""

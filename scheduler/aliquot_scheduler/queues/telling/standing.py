@@ -23,6 +23,7 @@ from aliquot_scheduler.queues.judging.cards import Cards, Stock, hardware_of
 from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
+from aliquot_scheduler.queues.room.recalling import room_said
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
@@ -196,6 +197,12 @@ class Standing:
         """What the leader wrote last on a pod that waits, if anything."""
         said = said_of(waiter.pod, names=self._names)
         return said if said and said.status == "False" else None
+
+    def going_for(self, waiter: Waiter) -> list[Waiter]:
+        """Who was asked to go, and holds slices of GPUs on which room is kept for a pod, by what is written on it."""
+        room, holdings = room_said(waiter, word=self._names.room), self.picture.holdings
+        leaving = (one for one in self.bound if one.pod.metadata.deletion_timestamp)
+        return [one for one in leaving if not room.isdisjoint(holdings.of(one.uid))]
 
     def is_shown(self, waiter: Waiter) -> bool:
         """Whether its queue shows a pod to a cluster autoscaler, as far as others know: not beside whom it does."""
