@@ -264,6 +264,43 @@ def _events(centre: PlayedCentre, namespace: str) -> str:
     return "\n".join(event["message"] for event in centre.api.items(f"/api/v1/namespaces/{namespace}/events"))
 
 
+@example("growing-without-end")
+def _growing(centre: PlayedCentre) -> None:
+    with centre.applied(manifests_of("growing-without-end", "six")):
+        centre.settled({"growing": 400})
+        centre.cluster.wait_for("two to be shown", lambda: _unschedulable(centre, "growing") == 2)
+        centre.cluster.wait_for("them to say so", lambda: _shown(centre, "growing") == 2)
+        with centre.applied(manifests_of("growing-without-end", "four")):
+            centre.lined_up({"growing": 4})
+            # As an autoscaler would bring it.
+            with centre.one_more_node("grown", gpus=4):
+                centre.settled({"growing": 600}, timeout=60)
+                centre.lined_up({"growing": 4})
+                end(centre, "growing", 1)
+                centre.lined_up({"growing": 3})
+                centre.settled({"growing": 600})
+
+
+def _unschedulable(centre: PlayedCentre, namespace: str) -> int:
+    """Of how many pods kube-scheduler says so: by this an autoscaler knows that a node is wanted."""
+    return _say(centre, namespace, "PodScheduled", reason="Unschedulable")
+
+
+def _shown(centre: PlayedCentre, namespace: str) -> int:
+    """How many pods say that they are shown."""
+    return _say(centre, namespace, NAMES.admitted, reason="NoRoom", begins="it is shown to a cluster autoscaler: ")
+
+
+def _say(centre: PlayedCentre, namespace: str, kind: str, *, reason: str, begins: str = "") -> int:
+    """How many pods have such a condition."""
+    said = [one for pod in centre.pods(namespace) for one in pod["status"].get("conditions", ())]
+    return sum(
+        (one["type"], one["status"], one.get("reason")) == (kind, "False", reason)
+        and one.get("message", "").startswith(begins)
+        for one in said
+    )
+
+
 @example("leaving-slowly")
 def _slowly(centre: PlayedCentre) -> None:
     with centre.applied(manifests_of("leaving-slowly", "red")):

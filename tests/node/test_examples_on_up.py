@@ -67,6 +67,11 @@ HOGS: Mapping[str, Sequence[Stage]] = {
         Stage(["large"], {"many-small": 400}, waiting={"few-large": 4}),
     ],
     "endless-line": [Stage(["queues", "loop"], {"endless": 400}, waiting={"endless": 6})],
+    # Two are shown to an autoscaler that is not there.
+    "growing-without-end": [
+        Stage(["queues", "six"], {"growing": 400}, waiting={"growing": 0}),
+        Stage(["four"], {"growing": 400}, waiting={"growing": 4}),
+    ],
     "leaving-slowly": [
         Stage(["queues", "red"], {"slow-red": 400}),
         # Two of red's were asked to go, and made again.
