@@ -79,9 +79,17 @@ def test_a_pod_too_large_to_be_judged_is_refused_in_words(
 
 def test_what_is_only_odd_is_warned_of(guarded: Guarded, namespace: str) -> None:
     """The author reads it, and the pod comes in."""
-    assert guarded.warnings(asking("a", namespace, {"compute": "30"}, scheduler="volcano")) == [
-        "scheduler volcano must ask Aliquot's extender, or this pod never starts"
+    odd = asking("a", namespace, {"compute": "30"})
+    odd["metadata"]["annotations"] = {NAMES.of("gpumodel"): "x"}
+    assert guarded.warnings(odd) == [
+        "annotation aliquot.dev/gpumodel does nothing: did you mean aliquot.dev/gpu-model?",
     ]
+
+
+def test_no_pod_comes_in_for_a_scheduler_that_asks_nobody(guarded: Guarded, namespace: str) -> None:
+    """It would bind it without a slice, or evict others for it."""
+    said = guarded.refusal(asking("a", namespace, {"compute": "30"}, scheduler="volcano"))
+    assert "spec.schedulerName: volcano is not known to ask Aliquot" in said
 
 
 def limit_range(namespace: str) -> Json:

@@ -141,9 +141,9 @@ def test_who_keeps_more_idle_than_there_is_is_told() -> None:
         "lent": queue(guarantee=900),
         "models": QueueSpec(models={"*H100*": model}),
     }
+    bare = Stage(specs, nodes=())
+    assert all(not status.problems for status in bare.queues.statuses(now=0.0, at="").values()), "no cards are known"
     stage = Stage(specs, nodes=(4,), models={0: H100})
-    assert all(not status.problems for status in stage.queues.statuses(now=0.0, at="").values()), "no cards are known"
-    stage.queues.register.tell_time(0.0)
     problems = {name: status.problems for name, status in stage.queues.statuses(now=0.0, at="").items()}
     (said,) = problems["alone"]
     assert said == (

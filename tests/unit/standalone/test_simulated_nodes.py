@@ -83,7 +83,7 @@ class Stage:
         compute = Percent(percent if granted is None else granted)
         uuid = simulated_uuid(node="sim-0", index=gpu)
         part = Slice(gpu=uuid, compute=compute, limit=compute, memory=MiB(1000))
-        await self.bind(name, ContainerGrant(slices=(part,)))
+        await self.bind(name, ContainerGrant(slices=(part,), isolation="observe"))
 
     async def bind(self, name: str, held: ContainerGrant) -> None:
         """Bind a pod with what its container holds."""
@@ -251,7 +251,9 @@ async def test_a_grant_made_smaller_afterwards_frees_nothing(stage: Stage) -> No
     uid = (await stage.pod("first")).metadata.uid
     compute = Percent(10)
     part = Slice(gpu=simulated_uuid(node="sim-0", index=0), compute=compute, limit=compute, memory=MiB(1000))
-    forged = encode_grant(Grant(node="sim-0", pod=uid, containers={"main": ContainerGrant(slices=(part,))}))
+    forged = encode_grant(
+        Grant(node="sim-0", pod=uid, containers={"main": ContainerGrant(slices=(part,), isolation="observe")})
+    )
     patch = merge_patch({"metadata": {"annotations": {NAMES.grant: forged}}})
     await stage.client.patch(PODS, name="first", namespace="default", patch=patch)
     await stage.clock.advance(0.1)
