@@ -20,25 +20,31 @@ class _Left(NamedTuple):
     memory: int
 
 
-def can_lie(members: Sequence[Waiter], *, nodes: Sequence[Sequence[Gpu]]) -> bool:
-    """Whether there is any way to lay these on all nodes, were they empty, as their group wants to lie."""
+def can_lie(members: Sequence[Waiter], *, nodes: Sequence[Sequence[Gpu]], models: Sequence[str] = ()) -> bool:
+    """Whether there is any way to lay these on all nodes, were they empty, as their group wants to lie.
+
+    Each on GPUs of its model in `models`, if any are given.
+    """
+    only = models or [""] * len(members)
     topology = members[0].group.topology if members[0].group else Topology.ANY
     empty = [[_Left(gpu, 100, gpu.usable.value) for gpu in cards] for cards in nodes]
     match topology:
         case Topology.NODE:
-            return any(_lie(members, [cards]) for cards in empty)
+            return any(_lie(members, [cards], only=only) for cards in empty)
         case Topology.NVLINK:
             joined = [
                 [one for one in cards if one.gpu.uuid in island]
                 for cards in empty
                 for island in islands([one.gpu for one in cards])
             ]
-            return any(_lie(members, [island]) for island in joined)
+            return any(_lie(members, [island], only=only) for island in joined)
         case _:
-            return _lie(members, empty, apart=topology is Topology.SPREAD)
+            return _lie(members, empty, only=only, apart=topology is Topology.SPREAD)
 
 
-def _lie(members: Sequence[Waiter], nodes: Sequence[Sequence[_Left]], *, apart: bool = False) -> bool:
+def _lie(
+    members: Sequence[Waiter], nodes: Sequence[Sequence[_Left]], *, only: Sequence[str], apart: bool = False
+) -> bool:
     """Each in turn on any cards of any node, and all that come after it too."""
     if not members:
         return True
@@ -49,11 +55,12 @@ def _lie(members: Sequence[Waiter], nodes: Sequence[Sequence[_Left]], *, apart: 
             for at, part in zip(chosen, parts, strict=True):
                 gpu, compute, memory = cards[at]
                 asked = part.memory_on(gpu.usable.value)
+                fits &= only[0] in {"", gpu.model}
                 fits &= compute >= part.compute and memory >= asked and request.models.admits(*gpu.model_names)
                 fits &= not part.whole or (compute, memory) == (100, gpu.usable.value)
                 # A whole card is closed to those who ask memory alone, too.
                 left[at] = _Left(gpu, compute - part.compute, -1 if part.whole else memory - asked)
             others = [*nodes[:number], *([] if apart else [left]), *nodes[number + 1 :]]
-            if fits and _lie(members[1:], others, apart=apart):
+            if fits and _lie(members[1:], others, only=only[1:], apart=apart):
                 return True
     return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -17,14 +17,14 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
-from aliquot_scheduler.queues.said.tree import ROOT, Tree
-from aliquot_scheduler.queues.waiting.waiter import Waiter, firm_part, summed
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, WALL, gpus, make_node, sick
-from support.guarantee_oracle import Guarantees, Wish, kept_idle
-from support.lying_oracle import can_lie
+from support.guarantee_oracle import kept_idle
 from support.queue_count import Count
 from support.queue_stage import A100, H100, Stage, queue
 from support.showings_oracle import MINUTES, ShowingsOracle
+from support.waiting_oracle import Emptied
 
 MEMORY = 80_000
 NODES = (2, 1, 4)
@@ -33,6 +33,8 @@ MODELS = {0: H100}
 SCARCE = "*H100*"
 # Of the nodes that may join, how many, and how many cards each has.
 MOST_JOINED, JOINS = 2, 2
+# They overlap: one takes all GPUs, one the scarce ones by another name.
+PATTERNS = (SCARCE, "NVIDIA*", "*A100*", "*HBM3")
 ASKED = (10, 30, 50, 60, 90, 100, 150, 200)
 SETTINGS = QueueSettings(patience=100.0, hold=200.0)
 replace = msgspec.structs.replace
@@ -41,10 +43,14 @@ replace = msgspec.structs.replace
 class QueueWorld(Stage):
     """One centre's queues among all of them; `chance` decides whatever a step leaves open."""
 
+    # Those that operators make; a world with seeds of its own may have others.
+    queue_names: tuple[str, ...] = ("o", "p", "a", "b", "c", "default")
+
     def __init__(self, *, settings: QueueSettings = SETTINGS) -> None:
         self._settings = settings
         self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
         self.specs: dict[str, QueueSpec] = {}
+        self._gone: dict[str, QueueSpec] = {}
         self._made = 0
         self._joined = 0
         self.showings = ShowingsOracle()
@@ -54,12 +60,22 @@ class QueueWorld(Stage):
     # --- operators ---------------------------------------------------------------------------------------------------
     def plant(self) -> None:
         """Another tree: queues are made, deleted, moved, and their quotas changed; it may contradict itself."""
-        names = ["o", "p", "a", "b", "c"]
-        self.specs = {name: self._spec(name) for name in names if self.chance.random() < 0.85}
+        self.specs = {name: self._spec(name) for name in self.queue_names if self.chance.random() < 0.85}
+        self._gone = {}
+        self.queues.queues_seen(self.specs)
+
+    def delete_queue(self) -> None:
+        """One is deleted where no webhook looks, `default` too; or comes back as it was."""
+        gone, there = self._gone, self.specs
+        if gone and self.chance.random() < 0.5:
+            gone, there = there, gone
+        if there:
+            name = self.chance.choice(sorted(there))
+            gone[name] = there.pop(name)
         self.queues.queues_seen(self.specs)
 
     def _spec(self, name: str) -> QueueSpec:
-        parents = ["", "", "o", "p"] if name in "abc" else [""]
+        parents = ["", "", "o", "p"] if name in "abc" else ["", "", "o"] if name == "default" else [""]
         if self.chance.random() < 0.05:
             parents = ["a", "gone"]
         spec = queue(
@@ -83,14 +99,20 @@ class QueueWorld(Stage):
         return replace(spec, compute=replace(spec.compute, borrowing_limit=self.chance.choice((None, None, None, 100))))
 
     def _of_models(self) -> dict[str, ModelQuota]:
-        if self.chance.random() < 0.6:
-            return {}
-        quota = Quota(
-            guarantee=self.chance.choice((None, None, 100, 200)),
-            limit=self.chance.choice((None, 0, 100, 200)),
+        patterns = self.chance.sample(PATTERNS, self.chance.choice((0, 0, 0, 1, 1, 2)))
+        return {pattern: ModelQuota(compute=self._of_model(1), memory=self._of_model(800)) for pattern in patterns}
+
+    def _of_model(self, unit: int) -> Quota:
+        if unit > 1 and self.chance.random() < 0.5:
+            # What a reservation of compute takes along.
+            return Quota()
+        guarantee, limit = self.chance.choice((None, None, 100, 200)), self.chance.choice((None, None, 0, 100, 200))
+        return Quota(
+            guarantee=None if guarantee is None else unit * guarantee,
+            limit=None if limit is None else unit * limit,
             lending_limit=self.chance.choice((None, None, 0)),
+            weight=self.chance.choice((1, 1, 1, 0)),
         )
-        return {SCARCE: ModelQuota(compute=quota)}
 
     def home(self) -> None:
         """A namespace's label is changed."""
@@ -344,20 +366,19 @@ class QueueWorld(Stage):
             self.round()
             self.bind(*self.with_room())
             self.end(*[uid for uid in sorted(self.pods) if self.pods[uid].spec.node_name])
-        tree = self.queues.books.ledger.tree
+        emptied = Emptied(
+            tree=self.queues.books.ledger.tree, capacity=self.queues.stock().capacity, nodes=self._all_cards()
+        )
         for waiter in self.queues.waiting():
-            assert self._waits_rightly(waiter, tree), (waiter, self.queues.notice(waiter))
+            assert self._waits_rightly(waiter, emptied), (waiter, self.queues.notice(waiter))
 
-    def _waits_rightly(self, waiter: Waiter, tree: Tree) -> bool:
-        if self.queues.notice(waiter).reason in {"NeverFits", "NoQueue"} or tree.nodes[waiter.queue].stop:
+    def _waits_rightly(self, waiter: Waiter, emptied: Emptied) -> bool:
+        tree = emptied.tree
+        # A gang that is not there.
+        if not (start := self._start(waiter)) or not emptied.has_room(start):
             return True
-        start = self._start(waiter)
-        # A gang that is not there; or what it needs is never lent, or not for good.
-        if not start or self._is_kept_for_good(start, tree) or self._is_unsure(start, tree):
-            return True
-        # Of which models it is kept off by its queue is not worked out here.
-        some_model = any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
-        return waiter.group is not None and (some_model or not can_lie(start, nodes=self._all_cards()))
+        # Of which models some of a group are kept off by their queue, so that all have room, is not all tried.
+        return waiter.group is not None and any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
 
     def _start(self, waiter: Waiter) -> list[Waiter]:
         """Those who are let in at once with it; nobody if they are too few."""
@@ -369,39 +390,6 @@ class QueueWorld(Stage):
         needed = max(1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0), ())))
         return mates[:needed] if len(mates) >= needed else []
 
-    def _is_unsure(self, start: Sequence[Waiter], tree: Tree) -> bool:
-        """Whether more would be sure then than there can be, since it may never be evicted."""
-        waiter, firm = start[0], firm_part(start)
-        for dimension in range(tree.dimensions.cards) if firm else ():
-            there, amount = self.queues.stock().capacity[dimension], firm[dimension]
-            without, with_it = (
-                {name: _sure(tree, name, dimension, given={waiter.queue: most}) for name in tree.nodes}
-                for most in (0, amount)
-            )
-            rooms = {name: there if name == ROOT else tree.nodes[name].ceiling[dimension] for name in tree.nodes}
-            if any(without[name] < with_it[name] > rooms[name] for name in tree.nodes):
-                return True
-        return False
-
-    def _is_kept_for_good(self, start: Sequence[Waiter], tree: Tree) -> bool:
-        """Whether what it needs is others' and never lent, though nobody asks: the tree contradicts itself."""
-        waiter, amounts = start[0], summed(start)
-        for dimension in range(tree.dimensions.cards):
-            there, amount = self.queues.stock().capacity[dimension], amounts[dimension]
-            wish = Wish(amount, frozenset(tree.path(waiter.queue)))
-            asks = Guarantees(tree, dimension=dimension, used={}, asked={waiter.queue: [wish]}, free=there)
-            has = Guarantees(tree, dimension=dimension, used={waiter.queue: amount}, asked={}, free=there - amount)
-            if has.lacking() > asks.lacking() or has.unasked().lacking() > asks.unasked().lacking():
-                return True
-        return False
-
-
-def _sure(tree: Tree, name: str, dimension: int, *, given: Mapping[str, int]) -> int:
-    """What is guaranteed there or given for good, whichever is more, there or below."""
-    node = tree.nodes[name]
-    below = sum(_sure(tree, child, dimension, given=given) for child in node.children)
-    return max(node.guarantee[dimension], given.get(name, 0) + below)
-
 
 STEPS: dict[Callable[[QueueWorld], None], int] = {
     QueueWorld.create: 8,
@@ -411,6 +399,7 @@ STEPS: dict[Callable[[QueueWorld], None], int] = {
     QueueWorld.wait: 4,
     QueueWorld.delete: 2,
     QueueWorld.plant: 1,
+    QueueWorld.delete_queue: 1,
     QueueWorld.home: 1,
     QueueWorld.node: 1,
     QueueWorld.join: 1,

@@ -212,3 +212,13 @@ def test_what_can_never_be_given_for_good_keeps_nothing_from_others() -> None:
     assert (notice.reason, "others are guaranteed what is left of it" in notice.message) == ("NeverFits", True)
     stage.picture.node_seen(make_node("later", gpus("later", 1)))
     assert stage.run() == ["firm"]
+
+
+def test_who_may_not_have_a_model_for_good_lies_on_others() -> None:
+    """All of that model is guaranteed to another queue; the pod may lie elsewhere, and was told that it never fits."""
+    specs = {"a": queue(guarantee=200), "b": QueueSpec(models=of_model(H100, guarantee=200))}
+    stage = Stage(specs, nodes=(2, 2), models={0: "NVIDIA H100 80GB HBM3"})
+    for number in range(3):
+        stage.submit(f"firm{number}", 100, queue="a", notes=FIRM)
+    assert stage.run() == ["firm0", "firm1"]
+    assert {node for number in range(2) for node, _ in stage.picture.holdings.of(f"firm{number}")} == {"n1"}

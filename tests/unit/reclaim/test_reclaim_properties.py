@@ -74,11 +74,11 @@ def test_who_fits_and_gets_no_turn_sends_nobody_away_by_having_been_counted_in()
     walk(5097, steps=160)
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
+@pytest.mark.parametrize("first", range(0, 120, 60))
 def test_nobody_goes_for_nothing(first: int) -> None:
     """Once all victims are gone, all for whom they went are let in; and nobody else has to go for the same again."""
     decided = 0
-    for seed in range(first, first + 40):
+    for seed in range(first, first + 60):
         world = walked(seed, steps=10)
         found = world.decided()
         decided += len(found)
@@ -89,7 +89,7 @@ def test_nobody_goes_for_nothing(first: int) -> None:
         inside = {waiter.uid for waiter in world.queues.under_way()}
         for clearing in found:
             assert {member.uid for member in clearing.candidate.members} <= inside, seed
-    assert decided > 2
+    assert decided > 4
 
 
 SIZES = (20, 25, 50, 100)

@@ -42,6 +42,11 @@ class Beyond:
         limited = self._limited(members, amounts, asks)
         return limited or self._unsure(members, asks) or self._kept_from(members, amounts, asks)
 
+    def is_never_for_good(self, queue: str, amount: int, dimension: int) -> bool:
+        """Whether so much of one dimension could not be given for good even if nothing else were."""
+        firm = [amount if dim == dimension else 0 for dim in range(len(self._tree.dimensions))]
+        return self._idle.unsure(queue, firm, capacity=self._there()) is not None
+
     def _limited(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
         broken = self._idle.never(members[0].queue, amounts)
         if broken is None:

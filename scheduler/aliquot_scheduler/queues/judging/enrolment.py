@@ -195,7 +195,7 @@ class Enrolment:
             if dimensions.model_of(dim) == model and amounts[dim]:
                 if any(amounts[dim] > node.ceiling[dim] for node in nodes):
                     return True
-                if firm and firm[dim] > nodes[0].due[dim]:
+                if firm and self._beyond.is_never_for_good(queue, firm[dim], dim):
                     return True
         return False
 
