@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 
+from aliquot_core.names import Names
 from aliquot_core.objects import Container, Pod
 from aliquot_core.quantities import QUOTED, QuantityError, factor_of
 from aliquot_core.request import Kind, kinds, most_at_once
@@ -33,6 +34,12 @@ def quantity(text: str | float, *, where: str) -> Fraction:
 def host_request(pod: Pod) -> tuple[int, int]:
     """CPU in thousandths and memory in bytes that the pod requests of its node, at most `MOST`."""
     return min(MOST, requested(pod, "cpu", scale=1000)), min(MOST, requested(pod, "memory", scale=1))
+
+
+def own_request(pod: Pod, *, names: Names) -> tuple[int, int, int]:
+    """Percent, MiB and places for best effort as kube-scheduler counts them: what is left out is nothing to it."""
+    compute, memory, best_effort = (min(MOST, requested(pod, name, scale=1)) for name in names.resources())
+    return compute, memory, best_effort
 
 
 def is_extended(resource: str) -> bool:

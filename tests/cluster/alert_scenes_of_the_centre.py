@@ -116,6 +116,18 @@ OF_THE_CENTRE = (
         {6: 0, 9: 0, 12: 0},
     ),
     scene(
+        "PodsUngranted",
+        "one is bound by hand, and deleted a quarter of an hour later",
+        {"aliquot_centre_ungranted_pods": "0x3 1x15 0x20"},
+        {4: 0, 7: 0, 11: 1, 18: 1, 23: 0},
+    ),
+    scene(
+        "PodsUngranted",
+        "the kubelet has refused it at once",
+        {"aliquot_centre_ungranted_pods": "0x3 1x2 0x20"},
+        {6: 0, 9: 0, 12: 0},
+    ),
+    scene(
         "NothingIsBound",
         "all bindings are refused, other verbs are answered",
         {

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
-from aliquot_core.inventory import Gpu, Health, Inventory, encode_inventory
+from aliquot_core.inventory import Gpu, Health, Inventory, decode_inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.quantities import MiB, Percent
@@ -42,6 +42,15 @@ def make_node(name: str, cards: Sequence[Gpu], *, cordoned: bool = False, ready:
         },
         Node,
     )
+
+
+def counting(node: Node, *, memory: int = MEMORY) -> Node:
+    """The same node, whose kubelet tells of our resources: so much memory of each GPU."""
+    inventory = decode_inventory(node.metadata.annotations[NAMES.inventory])
+    cards = len(inventory.gpus)
+    told = {NAMES.compute: str(100 * cards), NAMES.memory: str(memory * cards), NAMES.best_effort: str(32 * cards)}
+    status = msgspec.structs.replace(node.status, allocatable={**node.status.allocatable, **told})
+    return msgspec.structs.replace(node, status=status)
 
 
 def make_lease(node: str, *, renewed: str = "2026-11-21T10:00:00.000000Z", state: str = "ready") -> Lease:

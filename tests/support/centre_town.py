@@ -9,7 +9,7 @@ from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.turns import Queues
-from support.centre import NAMES, WALL, gpus, make_lease, make_node, sick
+from support.centre import NAMES, WALL, counting, gpus, make_lease, make_node, sick
 from support.centre_api import Api, Write
 
 NODES = ("n1", "n2")
@@ -71,7 +71,7 @@ class Town:
         cards = list(CARDS[name])
         if (bad := self.bad[name]) is not None:
             cards[bad] = sick(cards[bad])
-        self.picture.node_seen(make_node(name, cards, cordoned=name in self.cordoned))
+        self.picture.node_seen(counting(make_node(name, cards, cordoned=name in self.cordoned)))
 
     def beat(self, name: str) -> None:
         """A heart-beat, if the agent is there."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aliquot_core.hosts import own_request
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
-from aliquot_scheduler.deciding.promises import Ended
+from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.deciding.turns import Turn
 from support.centre import NAMES, asks
 from support.centre_api import Write, replace, ungated, wants_a_place
@@ -50,7 +51,20 @@ class World(Town):
         """Whose turn it is, with room promised to all of them at once."""
         due = list(self.turns.turns(self.desk, now=self.now))
         self.offered |= {turn.pod.metadata.uid: set(turn.promise.nodes) for turn in due if turn.promise}
+        for turn in due:
+            if turn.promise:
+                self.check_counts(turn.promise)
         return due
+
+    def check_counts(self, promise: Promise) -> None:
+        """kube-scheduler adds up what is asked by who lies there or is assumed to, with a grant or without."""
+        told = self.picture.nodes[promise.node].node.status.allocatable
+        assumed = {one.pod.metadata.uid: one.pod for one in self.desk.promises if one.node == promise.node}
+        lying = {uid: pod for uid, pod in self.known.items() if pod.spec.node_name == promise.node and not pod.ended}
+        asked = [own_request(pod, names=NAMES) for pod in (assumed | lying).values()]
+        for at, name in enumerate(NAMES.resources()):
+            if own_request(promise.pod, names=NAMES)[at]:
+                assert sum(one[at] for one in asked) <= int(told[name]), (promise.node, name, [*assumed], [*lying])
 
     def tell_turn(self, turn: Turn) -> bool:
         """Lift the gate, or wake kube-scheduler by a change."""
@@ -177,6 +191,7 @@ class World(Town):
         assert promise.node == node
         known = self.desk.pods[uid]
         assert parse_request(known, names=NAMES) == parse_request(promise.pod, names=NAMES), "as it asks now"
+        self.check_counts(promise)
         self.writes.append(Write(promise=promise))
         return self.writes[-1]
 

@@ -111,6 +111,8 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
     unheard = reign.turns.register.past.unheard_pods()
     yield _gauge("unheard_pods", "Pods whose scheduler, by its name, has never asked for any.", unheard)
+    ungranted = sum(map(len, reign.picture.hosts.ungranted.values()))
+    yield _gauge("ungranted_pods", "Pods that are bound without a grant, and keep others off their nodes.", ungranted)
     missed = CounterMetricFamily("aliquot_centre_turns_missed", "Turns of pods that have led to no binding.")
     missed.add_metric([], reign.desk.turns_missed)
     yield missed

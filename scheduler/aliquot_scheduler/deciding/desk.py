@@ -74,7 +74,7 @@ class Desk:
         elif pod.metadata.deletion_timestamp:
             self.take_back(uid)
         # After a promise is dropped, which held the same.
-        self._picture.pod_lies(pod)
+        self._picture.pod_lies(pod, granted=held is not None)
         if pod.ended:
             self._pods.pop(uid, None)
         else:
@@ -146,8 +146,7 @@ class Desk:
         plan = self._places.again(promise, node=node)
         if plan is None:
             self._places.drop(uid)
-            known = self._picture.nodes.get(node)
-            return (known.out if known else "the node is gone") or "its GPUs were given to others meanwhile"
+            return self._why_lost(promise.pod, node=node)
         final = msgspec.structs.replace(promise, plan=plan, stage=Stage.WRITING, until=NEVER)
         self.promises.make(final)
         return final
@@ -235,6 +234,12 @@ class Desk:
         if pod.metadata.deletion_timestamp:
             return "the pod is being deleted"
         return self._turns.why_not(promise.pod)
+
+    def _why_lost(self, pod: Pod, *, node: str) -> str:
+        """Why a node has no room any more for one that was promised it."""
+        known = self._picture.nodes.get(node)
+        why = known.out or self.finder.beside.why_not(pod, node=node) if known else "the node is gone"
+        return why or "its GPUs were given to others meanwhile"
 
     def _bound_without_grant(self, pod: Pod) -> None:
         """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""

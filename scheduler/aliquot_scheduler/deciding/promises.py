@@ -27,7 +27,6 @@ from enum import StrEnum
 
 import msgspec
 
-from aliquot_core.hosts import host_request
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.layout import Plan
@@ -97,12 +96,16 @@ class Promises:
         uid = promise.pod.metadata.uid
         self._standing[uid] = promise
         self._picture.hold(uid, {(promise.node, gpu): claim for gpu, claim in promise.plan.claims.items()})
-        self._picture.hosts.hold(uid, node=promise.node, amounts=host_request(promise.pod))
+        self._picture.lies(promise.pod, node=promise.node, granted=True)
         self._found_at[uid] = self._picture.changed_at(promise.node)
 
     def holds_still(self, promise: Promise) -> bool:
-        """Whether nothing has changed on its node since it was made: to look once more would find the same."""
-        return self._found_at[promise.pod.metadata.uid] == self._picture.changed_at(promise.node)
+        """Whether nothing has changed on its node since it was made: to look once more would find the same.
+
+        Who comes to lie there without a grant changes no GPU.
+        """
+        same = self._found_at[promise.pod.metadata.uid] == self._picture.changed_at(promise.node)
+        return same and promise.node not in self._picture.hosts.ungranted
 
     def move_on(self, uid: str, stage: Stage, *, until: float) -> None:
         """The next stage, with the same room."""

@@ -19,6 +19,7 @@ from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.fit.surveys import Surveys
+from aliquot_scheduler.fit.ungranted import NOBODY_THERE, Beside
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Judgement, Rules
@@ -38,6 +39,7 @@ class Finder:
         self._names = names
         self._surveys = Surveys(grid=picture.grid)
         self._emptied = Emptied()
+        self.beside = Beside(picture=picture, names=names)
 
     def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
         """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""
@@ -52,20 +54,28 @@ class Finder:
             return plan.cost if plan else None
 
         found = self._surveys.of(demand, trial=trial, appraisal=appraisal, within=within)
-        return self._ruled.heard(found, pod=pod, demand=demand)
+        return self._ruled.heard(self.beside.heard(found, pod), pod=pod, demand=demand)
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)
-        if known is None or known.out:
+        if known is None or known.out or self.beside.why_not(pod, node=node):
             return None
         appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
         return self._plan(pod, demand, known=known, appraisal=appraisal, suitable=suitable)
 
     def refusals(
-        self, demand: Demand, nodes: Mapping[str, int], *, judgements: Mapping[str, Judgement] = NOTHING_SAID
+        self,
+        demand: Demand,
+        nodes: Mapping[str, int],
+        *,
+        judgements: Mapping[str, Judgement] = NOTHING_SAID,
+        ungranted: Mapping[str, str] = NOBODY_THERE,
     ) -> dict[str, Refusal]:
-        """Why each of these nodes (names with their rows) does not take a pod that asks so; and what rules said."""
+        """Why each of these nodes (names with their rows) does not take a pod that asks so.
+
+        `judgements` and `ungranted` are what its survey has said of rules, and of pods without a grant.
+        """
         known = self._picture.nodes
         out = {name: Refusal(cause=NodeCause.OUT, why=known[name].out) for name in nodes if known[name].out}
         for name in nodes.keys() & judgements.keys():
@@ -75,7 +85,10 @@ class Finder:
             return out
         named = self._picture.named(demand.request.uuids)
         causes = Causes(demand, grid=self._picture.grid, emptied=self._emptied, named=named)
-        return out | Refusals(causes, names=self._names).of(left)
+        of_gpus = Refusals(causes, names=self._names).of(left)
+        # What is for good stays so when they are deleted.
+        aside = {name: why for name, why in ungranted.items() if name in left and not of_gpus[name].final}
+        return out | of_gpus | {name: Refusal(cause=NodeCause.UNGRANTED, why=why) for name, why in aside.items()}
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
         """Not for a pod that says itself how it wants to lie."""

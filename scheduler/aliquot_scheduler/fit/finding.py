@@ -28,7 +28,8 @@ class NodeCause(Enum):
     NO_SHARED_MODE = "too few of those share an isolation mode"
     NOT_TOGETHER = "its containers do not lie on them together"
     INIT_STUCK = "one of its init containers does not"
-    # By its GPUs as they are now.
+    # By who is there now.
+    UNGRANTED = "too much of it is held by pods without a grant", False
     NO_ROOM = "too few of them have room", False
     NO_ROOM_IN_A_MODE = "too few of those with room share an isolation mode", False
     NO_ROOM_TOGETHER = "they have room for each container and not for all", False

@@ -1,7 +1,8 @@
 """Whether a node would take a pod by all that is not its GPUs: taints, labels, CPU, memory, places for pods and more.
 
 kube-scheduler has the last word: here it is only foreseen, so that no turn is given for a node that it would refuse.
-Of extended resources (`example.com/fpga`) it is foreseen whether a node has enough in all, not what of it is in use.
+Of extended resources (`example.com/fpga`) it is foreseen whether a node has enough in all, not what of it is in use;
+of our own only where a pod lies without a grant (`ungranted.py`), for else its GPUs tell.
 Affinity between pods, topology spread, volumes and ports are not foreseen: a turn that they spoil is taken back.
 """
 
@@ -15,13 +16,23 @@ import numpy as np
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
-from aliquot_core.hosts import extended_request, host_request
+from aliquot_core.hosts import extended_request, host_request, own_request
 from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
 from aliquot_core.objects import Pod, Toleration
 from aliquot_scheduler.fit.refusals import Refusal, told_often
+from aliquot_scheduler.fit.ungranted import is_short, why_short
 from aliquot_scheduler.picture.grid import Bools
-from aliquot_scheduler.picture.host_room import CPU, MEMORY, MILLI, PODS, HostInts
+from aliquot_scheduler.picture.host_room import (
+    CPU,
+    MEMORY,
+    MILLI,
+    NOTHING_OWN,
+    PODS,
+    HostAmounts,
+    HostInts,
+    Own,
+)
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 _GIB = 2**30
@@ -34,10 +45,30 @@ class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod asks of its node beside GPUs: CPU in thousandths, memory in bytes and more; labels, taints."""
 
     amounts: tuple[int, int] = (0, 0)
+    # Of our own resources what kube-scheduler counts.
+    own: Own = NOTHING_OWN
     # Extended resources that are not ours.
     extended: tuple[tuple[str, int], ...] = ()
     wanted: Wanted = ANY_NODE
     tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def beside_own(self) -> HostAmounts:
+        """What it takes of a node but for our resources, in the columns of `host_room`."""
+        return (*self.amounts, 1)
+
+    @property
+    def on_node(self) -> HostAmounts:
+        """All that it takes of a node, in those columns."""
+        return (*self.beside_own, *self.own)
+
+    @property
+    def lasting(self) -> HostAsk:
+        """What of it `could` asks: many ask the same of all but GPUs."""
+        return msgspec.structs.replace(self, own=NOTHING_OWN)
+
+
+NOBODY = HostAsk()
 
 
 def host_ask(pod: Pod, *, names: Names) -> HostAsk:
@@ -48,6 +79,7 @@ def host_ask(pod: Pod, *, names: Names) -> HostAsk:
         wanted = ANY_NODE
     return HostAsk(
         amounts=host_request(pod),
+        own=own_request(pod, names=names),
         extended=extended_request(pod, but=names.resources()),
         wanted=wanted,
         tolerations=tolerations_of(pod, names=names),
@@ -72,16 +104,26 @@ class Ground:
 
     def admits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take such a pod now."""
-        return self._suits(ask) & self._has_extended(ask) & _enough(self._picture.hosts.free, ask)
+        hosts = self._picture.hosts
+        asked = ask.on_node if hosts.ungranted else ask.beside_own
+        return self._suits(ask) & self._has_extended(ask) & _enough(hosts.free, asked)
 
     def suits(self, ask: HostAsk) -> Bools:
-        """The rows whose nodes would take such a pod if no other were there."""
-        return self._suits(ask) & self._has_extended(ask) & _enough(self._picture.hosts.allocatable, ask)
+        """The rows whose nodes would take such a pod if no other were there but who lies without a grant."""
+        hosts, nodes = self._picture.hosts, self._picture.nodes
+        suits = self._suits(ask) & self._has_extended(ask) & _enough(hosts.allocatable, ask.beside_own)
+        for name in hosts.ungranted.keys() & nodes.keys():
+            suits[nodes[name].row] &= not is_short(ask.own, hosts.own_beside(name))
+        return suits
 
     def could(self, ask: HostAsk) -> Bools:
         """The same if no node were tainted: taints come and go, labels and sizes last."""
         hosts = self._picture.hosts
-        return self._picture.marks.wanted(ask.wanted) & self._has_extended(ask) & _enough(hosts.allocatable, ask)
+        return (
+            self._picture.marks.wanted(ask.wanted)
+            & self._has_extended(ask)
+            & _enough(hosts.allocatable, ask.beside_own)
+        )
 
     def digest(self, ask: HostAsk) -> int:
         """Another number once `could` says anything else."""
@@ -127,7 +169,8 @@ class Ground:
         for resource, asked in ask.extended:
             if (there := int(self._picture.hosts.there_is(resource)[known.row])) < asked:
                 return unsuited or f"{there} {resource} in all of {asked} asked"
-        return unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
+        short = unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
+        return short or why_short(ask.own, [known.name], hosts=self._picture.hosts)
 
     def _suits(self, ask: HostAsk) -> Bools:
         marks = self._picture.marks
@@ -158,7 +201,16 @@ class Ground:
             if asked and (out := left & (of[:, column] < asked)).any():
                 parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
                 left = left & ~out
+        if why := self._held(ask, left) if tolerating else "":
+            parts.append(why)
+            left = left & _enough(of, ask.on_node)
         return "" if left.any() else ", ".join(parts)
+
+    def _held(self, ask: HostAsk, rows: Bools) -> str:
+        """Who lies without a grant on those of these nodes that have too little left of our resources."""
+        hosts, nodes = self._picture.hosts, self._picture.nodes
+        there = [name for name in hosts.ungranted.keys() & nodes.keys() if rows[nodes[name].row]]
+        return why_short(ask.own, there, hosts=hosts)
 
     def _taint(self, rows: Bools, ask: HostAsk) -> str:
         """The one that keeps it off most of these nodes."""
@@ -180,17 +232,17 @@ def _of_others(refusals: Mapping[str, Refusal]) -> Iterator[str]:
         yield f"{never.total()} more can't take it: {told_often(never)}"
 
 
-def _enough(there: HostInts, ask: HostAsk) -> Bools:
+def _enough(there: HostInts, amounts: HostAmounts) -> Bools:
     """Where each amount is there; of what is not asked for nothing need be."""
     enough: Bools = there[:, PODS] >= 1
-    for column, asked in enumerate(ask.amounts):
+    for column, asked in enumerate(amounts):
         if asked:
             enough &= there[:, column] >= asked
     return enough
 
 
 def _short(ask: HostAsk, *free: int) -> str:
-    """What one node has too little of; empty if nothing."""
+    """What one node has too little of, but for our own; empty if nothing."""
     for column, asked in enumerate((*ask.amounts, 1)):
         if asked and free[column] < asked:
             return _amount(column, asked=asked, there=free[column], word="free")

@@ -1,6 +1,8 @@
 """CPU, memory and places for pods that nodes have left: of all pods that lie there, whether or not they use GPUs.
 
-Of extended resources (`example.com/fpga`) only what nodes have is known here, and not what of it is in use.
+Of extended resources (`example.com/fpga`) only what nodes have is known here, and not what of it is in use. Of our own
+the GPUs tell what is free, but for nodes where a pod is bound without a grant: kube-scheduler and the kubelet count
+what it asks, and no GPU does. There what is free is counted as they count it, of all who lie there or are to come.
 
 A pod takes from its node from the moment at which room is promised to it until it has ended or is gone. What a node
 does not say of itself is not counted: kube-scheduler then knows better. For whom room is made, it is kept here too;
@@ -12,7 +14,8 @@ it is kept; a node that comes back finds its pods counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,22 +25,38 @@ from aliquot_core.objects import Node
 from aliquot_core.quantities import QuantityError
 from aliquot_scheduler.picture.changes import RowChanges
 
-# Thousandths of CPUs, bytes of memory, pods: the columns of the arrays.
-CPU, MEMORY, PODS = range(3)
-HostAmounts = tuple[int, int, int]
+# Thousandths of CPUs, bytes of memory, pods, and of our own resources percent, MiB, places for best effort: the columns
+# of the arrays.
+CPU, MEMORY, PODS, OWN_COMPUTE, OWN_MEMORY, OWN_BEST_EFFORT = range(6)
+OWN = slice(OWN_COMPUTE, None)
+HostAmounts = tuple[int, ...]
+Own = tuple[int, int, int]
+NOTHING_OWN: Own = (0, 0, 0)
 # As good as without end, and still nothing overflows when pods are taken from it.
 UNTOLD = 2**62
-_NOTHING: HostAmounts = (0, 0, 0)
+_NOTHING: HostAmounts = (0, 0, 0, *NOTHING_OWN)
+_UNTOLD_OWN = (UNTOLD,) * len(NOTHING_OWN)
 MILLI = 1000
 _READ = (("cpu", MILLI), ("memory", 1), ("pods", 1))
 HostInts = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
 
+class Ungranted(NamedTuple):
+    """A pod that is bound without a grant that counts, and what it asks of our resources."""
+
+    pod: str
+    own: Own
+
+
 class HostRoom:
     """What is there and what is free, by row of the grid."""
 
-    def __init__(self, *, rows: int) -> None:
+    def __init__(self, *, rows: int, own: Sequence[str] = ()) -> None:
+        """`own` are the names of our three resources."""
+        self._own = own
+        # By node and UID: who is bound there without a grant that counts, and what it asks.
+        self.ungranted: dict[str, dict[str, Ungranted]] = {}
         # Changes whenever a node may have more left than before; and whenever what there is changes.
         self.version = 0
         self.sizes_version = 0
@@ -67,7 +86,7 @@ class HostRoom:
         if self._rows.get(name) == row and self._told[name] == told:
             return
         self._rows[name], self._told[name] = row, told
-        self.allocatable[row] = [_read(told.get(resource), scale) for resource, scale in _READ]
+        self.allocatable[row] = [*(_read(told.get(resource), scale) for resource, scale in _READ), *_UNTOLD_OWN]
         self._tell_extended(row, told)
         self._count(name)
         self.version += 1
@@ -86,24 +105,34 @@ class HostRoom:
         """How much of an extended resource there is, by row; a node that does not tell of it has none."""
         return self._extended.get(resource, np.zeros(len(self.free), dtype=np.int64))
 
-    def hold(self, holder: str, *, node: str, amounts: tuple[int, int]) -> None:
-        """Let a pod hold so much CPU and memory of this node, and nothing of any other."""
-        now = node, (*amounts, 1)
-        if self._held.get(holder) != now:
+    def hold(
+        self, holder: str, *, node: str, amounts: tuple[int, int], own: Own = NOTHING_OWN, ungranted: str = ""
+    ) -> None:
+        """Let a pod hold so much CPU and memory of this node, and nothing of any other.
+
+        `own` is what it asks of our resources, `ungranted` what it is called if no grant counts for it.
+        """
+        now, stray = (node, (*amounts, 1, *own)), Ungranted(ungranted, own) if ungranted else None
+        if self._held.get(holder) != now or self.ungranted.get(node, {}).get(holder) != stray:
             self.release(holder)
             self._held[holder] = now
+            if stray:
+                self.ungranted.setdefault(node, {})[holder] = stray
             self._add(node, now[1], sign=1)
 
     def release(self, holder: str) -> None:
         """Let it hold nothing any more."""
         if (held := self._held.pop(holder, None)) is not None:
+            there = self.ungranted.get(held[0], {})
+            if there.pop(holder, None) and not there:
+                del self.ungranted[held[0]]
             self._add(*held, sign=-1)
             self.version += 1
 
-    def keep(self, whom: str, *, node: str, amounts: tuple[int, int]) -> None:
+    def keep(self, whom: str, *, node: str, amounts: tuple[int, int], own: Own = NOTHING_OWN) -> None:
         """Keep so much for somebody, and nothing of any other node."""
         self.keep_nothing(whom)
-        self._kept[whom] = node, (*amounts, 1)
+        self._kept[whom] = node, (*amounts, 1, *own)
         self._add(*self._kept[whom], sign=1)
 
     def keep_nothing(self, whom: str) -> None:
@@ -111,6 +140,28 @@ class HostRoom:
         if (kept := self._kept.pop(whom, None)) is not None:
             self._add(*kept, sign=-1)
             self.version += 1
+
+    def own_left(self, node: str, *, but: str = "") -> Own | None:
+        """What kube-scheduler has left of our resources on a node where somebody lies without a grant; else None.
+
+        `but` is who is not counted.
+        """
+        row = self._rows.get(node)
+        if row is None or node not in self.ungranted:
+            return None
+        where, amounts = self._held.get(but, ("", _NOTHING))
+        back = amounts[OWN] if where == node else NOTHING_OWN
+        compute, memory, best_effort = (
+            left + more for left, more in zip(self.free[row, OWN].tolist(), back, strict=True)
+        )
+        return compute, memory, best_effort
+
+    def own_beside(self, node: str) -> Own:
+        """What of our resources those leave who lie there without a grant, were they alone."""
+        held = [one.own for one in self.ungranted.get(node, {}).values()]
+        taken = [sum(column) for column in zip(*held, strict=True)] or NOTHING_OWN
+        compute, memory, best_effort = (there - less for there, less in zip(self._own_there(node), taken, strict=True))
+        return compute, memory, best_effort
 
     def cores_but(self, holder: str) -> Reals:
         """Free cores by row, as if this one held none."""
@@ -135,8 +186,8 @@ class HostRoom:
             self._extended[resource][row] = _read(told[resource], 1)
 
     def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
-        cpu, memory, pods = self._by_node.get(node, _NOTHING)
-        total = cpu + sign * amounts[CPU], memory + sign * amounts[MEMORY], pods + sign * amounts[PODS]
+        before = self._by_node.get(node, _NOTHING)
+        total = tuple(there + sign * more for there, more in zip(before, amounts, strict=True))
         if total == _NOTHING:
             self._by_node.pop(node, None)
         else:
@@ -147,13 +198,21 @@ class HostRoom:
         if (row := self._rows.get(node)) is not None:
             taken = [min(MOST, amount) for amount in self._by_node.get(node, _NOTHING)]
             self.free[row] = self.allocatable[row] - np.array(taken, dtype=np.int64)
+            if node in self.ungranted:
+                self.free[row, OWN] = [
+                    there - less for there, less in zip(self._own_there(node), taken[OWN], strict=True)
+                ]
             self.cores[row] = 0.0 if self.allocatable[row, CPU] == UNTOLD else self.free[row, CPU] / MILLI
             self.changes.note(row)
+
+    def _own_there(self, node: str) -> list[int]:
+        told = self._told[node]
+        return [_read(told.get(resource), 1) for resource in self._own]
 
 
 def _array(rows: int) -> HostInts:
     # Column after column, as the grid's.
-    return np.zeros((rows, 3), dtype=np.int64, order="F")
+    return np.zeros((rows, len(_NOTHING)), dtype=np.int64, order="F")
 
 
 def _longer(there: HostInts, rows: int) -> HostInts:

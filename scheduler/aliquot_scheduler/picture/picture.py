@@ -23,7 +23,7 @@ import numpy as np
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import Grant, decode_grant
-from aliquot_core.hosts import host_request
+from aliquot_core.hosts import host_request, own_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
@@ -67,7 +67,7 @@ class Picture:
     def __init__(self, *, names: Names) -> None:
         self._names = names
         self.grid = Grid()
-        self.hosts = HostRoom(rows=self.grid.rows)
+        self.hosts = HostRoom(rows=self.grid.rows, own=names.resources())
         self.marks = Marks(rows=self.grid.rows)
         self._named = Named(rows=self.grid.rows)
         self.holdings = Holdings()
@@ -141,15 +141,23 @@ class Picture:
         held = self.granted(pod)
         if held is not None or pod.spec.node_name:
             self.hold(pod.metadata.uid, held or {})
-        self.pod_lies(pod)
+        self.pod_lies(pod, granted=held is not None)
 
-    def pod_lies(self, pod: Pod) -> None:
-        """Any pod is there, or is changed: while it is bound its node has so much less CPU and memory."""
-        uid = pod.metadata.uid
+    def pod_lies(self, pod: Pod, *, granted: bool = False) -> None:
+        """Any pod is there, or is changed: while it is bound its node has so much less, with a grant or without."""
         if pod.ended:
-            self.hosts.release(uid)
+            self.hosts.release(pod.metadata.uid)
         elif pod.spec.node_name:
-            self.hosts.hold(uid, node=pod.spec.node_name, amounts=host_request(pod))
+            self.lies(pod, node=pod.spec.node_name, granted=granted)
+
+    def lies(self, pod: Pod, *, node: str, granted: bool) -> None:
+        """It takes so much of this node, or is to."""
+        uid, own = pod.metadata.uid, own_request(pod, names=self._names)
+        ungranted = "" if granted or not any(own) else pod.key
+        if ungranted and uid not in self.hosts.ungranted.get(node, ()):
+            about: dict[str, object] = dict(zip(("compute", "memory", "best_effort"), own, strict=True))
+            log.warning("a pod is bound without a grant", extra={"pod": pod.key, "node": node, **about})
+        self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, ungranted=ungranted)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone, and all it held is free."""

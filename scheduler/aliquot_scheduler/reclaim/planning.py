@@ -282,6 +282,6 @@ class Planner:
 
     def _lacks_now(self, node: str, clearing: Clearing) -> bool:
         """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""
-        asked = [(*place.waiter.shape.host.amounts, 1) for place in clearing.places if place.node == node]
+        asked = [place.waiter.shape.host.on_node for place in clearing.places if place.node == node]
         free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
         return any(sum(column) > there for column, there in zip(zip(*asked, strict=True), free, strict=False))

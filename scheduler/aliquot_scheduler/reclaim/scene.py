@@ -13,8 +13,9 @@ from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, suits
+from aliquot_scheduler.fit.ground import NOBODY
 from aliquot_scheduler.fit.left import Left
-from aliquot_scheduler.picture.host_room import PODS
+from aliquot_scheduler.picture.host_room import HostAmounts
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -32,8 +33,8 @@ class Scene:
         # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
         self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
         # CPU, main memory and places for pods that are given back, and what those take who come; by node.
-        self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-        self._guests: defaultdict[str, dict[str, tuple[int, int, int]]] = defaultdict(dict)
+        self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(NOBODY.on_node))
+        self._guests: defaultdict[str, dict[str, HostAmounts]] = defaultdict(dict)
         for one in leaving:
             self.goes(one)
 
@@ -52,7 +53,7 @@ class Scene:
         by = key or place.waiter.uid
         for gpu, claim in place.room.items():
             self._coming[gpu][by] = claim
-        self._guests[place.node][by] = (*place.waiter.shape.host.amounts, 1)
+        self._guests[place.node][by] = place.waiter.shape.host.on_node
 
     def leaves(self, place: Place, *, key: str = "") -> None:
         """It does not after all."""
@@ -95,7 +96,7 @@ class Scene:
 
     def host_takes(self, known: KnownNode, waiter: Waiter) -> bool:
         """Whether the node has the CPU, the memory and a place for the pod."""
-        asked = (*waiter.shape.host.amounts, 1)
+        asked = waiter.shape.host.on_node
         return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
 
     def has_room_for(self, one: Resident) -> bool:
@@ -123,25 +124,25 @@ class Scene:
         known = self.picture.nodes.get(node)
         if known is None:
             return True
-        asked = (*one.waiter.shape.host.amounts, 1)
+        asked = one.waiter.shape.host.on_node
         return all(there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
 
     def _host_left(self, known: KnownNode) -> list[int]:
         """CPU, memory and places that the node will have left."""
         hosts = self.picture.hosts
-        back = self._hosts.get(known.name, (0, 0, 0))
+        nothing = [0] * len(NOBODY.on_node)
+        back = self._hosts.get(known.name, nothing)
         # Once a clearing stands, the picture keeps it for the same pod.
         guests = [amounts for uid, amounts in self._guests.get(known.name, {}).items() if not hosts.is_kept(uid)]
-        taken = [sum(column) for column in zip(*guests, strict=True)] or [0, 0, 0]
+        taken = [sum(column) for column in zip(*guests, strict=True)] or nothing
         free = hosts.free[known.row].tolist()
         return [there + more - less for there, more, less in zip(free, back, taken, strict=True)]
 
     def _count(self, one: Resident, *, sign: int) -> None:
         for node in {node for node, _ in one.claims}:
-            self._add(node, one.waiter.shape.host.amounts, sign=sign)
+            self._add(node, one.waiter.shape.host.on_node, sign=sign)
 
-    def _add(self, node: str, amounts: tuple[int, int], *, sign: int) -> None:
+    def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
         back = self._hosts[node]
         for column, amount in enumerate(amounts):
             back[column] += sign * amount
-        back[PODS] += sign

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot_core.hosts import own_request
 from aliquot_core.node_rules import barrier, why_unsuited
 from aliquot_core.objects import Container, Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
+from aliquot_scheduler.picture.host_room import OWN_COMPUTE
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import plant
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.whole import waiting_pods
-from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node, picture_with
+from support.centre import NAMES, WALL, asks, bound, counting, gpus, make_lease, make_node, picture_with
 from support.queue_stage import GATED, Stage, queue, requesting
 
 replace = msgspec.structs.replace
@@ -374,7 +376,7 @@ def test_room_that_moves_to_another_node_is_free_where_it_was() -> None:
     rows = [picture.nodes[name].row for name in ("n1", "n2")]
     picture.hosts.hold("p", node="n1", amounts=(3000, 2**30))
     picture.hosts.hold("p", node="n2", amounts=(2000, 2**30))
-    assert picture.hosts.free[rows].tolist() == [[8000, 2**35, 10], [6000, 31 * 2**30, 9]]
+    assert picture.hosts.free[rows, :OWN_COMPUTE].tolist() == [[8000, 2**35, 10], [6000, 31 * 2**30, 9]]
 
 
 def test_the_nodes_kept_for_one_who_has_waited_long_are_such_as_take_it() -> None:
@@ -443,6 +445,8 @@ class Town:
         self.ground = Ground(picture=self.picture)
         self.nodes: dict[str, Node] = {}
         self.lying: dict[str, Pod] = {}
+        # Of those that lie somewhere who has a grant that counts (UIDs).
+        self.granted: set[str] = set()
         self.count = 0
 
     def name(self) -> str:
@@ -456,6 +460,8 @@ class Town:
         labels = {key: pick(values) for key, values in LABELS.items() if self.chance.random() < 0.6}
         taints = {"team": pick(("red", "blue"))} if self.chance.random() < 0.3 else {}
         self.nodes[name] = node(name, labels=labels, taints=taints, cpu=pick(("4", "8")), pods=pick(("1", "3")))
+        if self.chance.random() < 0.7:
+            self.nodes[name] = counting(self.nodes[name])
         self.picture.node_seen(self.nodes[name])
 
     def node_gone(self) -> None:
@@ -468,10 +474,18 @@ class Town:
     def pod(self) -> None:
         """One is bound, maybe to a node that is not known yet."""
         self.count += 1
-        pod = requesting(asks(f"u{self.count}", 10, 100), {"cpu": self.chance.choice(("1", "2500m")), "memory": "1Gi"})
+        asked = self.chance.choice((10, 90)), self.chance.choice((None, 1_000))
+        pod = requesting(asks(f"u{self.count}", *asked), {"cpu": self.chance.choice(("1", "2500m")), "memory": "1Gi"})
         pod = replace(pod, spec=replace(pod.spec, node_name=self.name()))
         self.lying[pod.metadata.uid] = pod
-        self.picture.pod_lies(pod)
+        self.grant(pod)
+
+    def grant(self, pod: Pod | None = None) -> None:
+        """One is granted what it asks, or that is taken off again."""
+        if pod := pod or (self.lying[self.chance.choice(sorted(self.lying))] if self.lying else None):
+            granted = self.chance.random() < 0.6
+            (self.granted.add if granted else self.granted.discard)(pod.metadata.uid)
+            self.picture.pod_lies(pod, granted=granted)
 
     def pod_gone(self) -> None:
         """One ends, or goes, or both."""
@@ -489,29 +503,43 @@ class Town:
         room = self.nodes[name].status.allocatable
         return 1000 * int(room["cpu"]) - taken, 32 - len(here), int(room["pods"]) - len(here)
 
+    def has_own(self, name: str, ask: HostAsk, *, alone: bool = False) -> bool:
+        """Whether our own resources do beside those without a grant, where there are any; `alone`, beside no others."""
+        here = [pod for pod in self.lying.values() if pod.spec.node_name == name]
+        strays = [pod for pod in here if pod.metadata.uid not in self.granted]
+        there = self.nodes[name].status.allocatable
+        if not strays or NAMES.compute not in there:
+            return True
+        taken = [own_request(pod, names=NAMES) for pod in (strays if alone else here)]
+        left = [int(there[name]) - sum(one[at] for one in taken) for at, name in enumerate(NAMES.resources())]
+        return all(not asked or asked <= more for asked, more in zip(ask.own, left, strict=True))
+
     def takes(self, name: str, pod: Pod, ask: HostAsk) -> bool:
         """By the plain rules."""
         one = self.nodes[name]
         cpu, memory, pods = self.free(name)
         enough = pods >= 1 and (not ask.amounts[0] or cpu >= ask.amounts[0])
-        enough = enough and (not ask.amounts[1] or memory * 2**30 >= ask.amounts[1])
+        enough = enough and (not ask.amounts[1] or memory * 2**30 >= ask.amounts[1]) and self.has_own(name, ask)
         suits = not why_unsuited(ask.wanted, name=name, labels=one.metadata.labels)
         return enough and suits and barrier(one.spec.taints, pod.spec.tolerations) is None
 
     def check(self) -> None:
         """All answers are those of the plain rules, and a node's own obstacle is there exactly where it says no."""
-        pod = asks("p", 10, 100, spec=self.chance.choice(SPECS))
+        pod = asks("p", self.chance.choice((10, 100, None)), 1_000, spec=self.chance.choice(SPECS))
         pod = requesting(pod, self.chance.choice(({}, {"cpu": "3"}, {"cpu": "1", "memory": "31Gi"})))
         ask = host_ask(pod, names=NAMES)
-        found = self.ground.admits(ask)
+        found, suited, could = self.ground.admits(ask), self.ground.suits(ask), self.ground.could(ask)
         for name, known in self.picture.nodes.items():
             takes = self.takes(name, pod, ask)
             assert found[known.row] == takes, (name, ask)
             assert (self.ground.obstacle(ask, known) == "") == takes
+            tolerates = barrier(self.nodes[name].spec.taints, pod.spec.tolerations) is None
+            lasts = could[known.row] and tolerates
+            assert suited[known.row] == (lasts and self.has_own(name, ask, alone=True)), (name, ask)
 
 
 LABELS = {"disk": ("ssd", "hdd"), "zone": ("a", "b"), "size": ("2", "3", "many")}
-STEPS = [Town.node] * 5 + [Town.pod] * 5 + [Town.pod_gone] * 3 + [Town.node_gone]
+STEPS = [Town.node] * 5 + [Town.pod] * 5 + [Town.grant] * 2 + [Town.pod_gone] * 3 + [Town.node_gone]
 
 
 @given(st.integers(0, 2**32))
@@ -529,7 +557,7 @@ def test_every_answer_is_that_of_the_plain_rules(seed: int) -> None:
 def test_whoever_may_be_taken_now_and_was_not_before_is_asked_again(seed: int) -> None:
     """The version changes with whatever makes any node take anybody whom it did not take."""
     town = Town(seed)
-    wanting = [host_ask(requesting(asks("p", 1, 1, spec=spec), {"cpu": "3"}), names=NAMES) for spec in SPECS]
+    wanting = [host_ask(requesting(asks("p", 90, 1_000, spec=spec), {"cpu": "3"}), names=NAMES) for spec in SPECS]
     for _ in range(40):
         before = [
             {name for name, one in town.picture.nodes.items() if town.ground.admits(ask)[one.row]} for ask in wanting

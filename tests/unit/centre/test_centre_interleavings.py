@@ -38,12 +38,12 @@ def held_by(world: World) -> Held:
 
 
 def free_places(picture: Picture) -> dict[str, list[tuple[int, ...]]]:
-    """What the grid has of each GPU; which nodes are in, heart-beats decide anew."""
+    """What the grid has of each GPU, and the node beside them; which nodes are in, heart-beats decide anew."""
     grid, found = picture.grid, {}
     for name, known in picture.nodes.items():
         columns = (grid.open, grid.compute, grid.memory, grid.holders, grid.closed)
         gpus = [tuple(int(numbers[known.row, column]) for numbers in columns) for column in known.columns.values()]
-        found[name] = gpus
+        found[name] = [*gpus, tuple(picture.hosts.free[known.row].tolist())]
     return found
 
 

@@ -48,6 +48,7 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("clearings", {}, 0.0),
         ("turns_missed_total", {}, 0.0),
         ("unheard_pods", {}, 0.0),
+        ("ungranted_pods", {}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:
@@ -62,6 +63,17 @@ def test_pods_whose_scheduler_never_asks_are_counted_as_the_queues_do(
     """By that number an alert begins."""
     monkeypatch.setattr(reign.turns.register.past, "unheard_pods", lambda: 3)
     assert registered(reign).get_sample_value("aliquot_centre_unheard_pods") == 3
+
+
+def test_pods_that_are_bound_without_a_grant_are_counted_on_all_nodes(reign: Reign) -> None:
+    """By that number an alert begins, and ends when they are deleted."""
+    strays = [asks(f"s{at}", 10, 1_000, spec={"nodeName": node}) for at, node in enumerate(("n1", "n1", "gone"))]
+    for stray in strays:
+        reign.picture.pod_seen(stray)
+    assert registered(reign).get_sample_value("aliquot_centre_ungranted_pods") == 3
+    for stray in strays:
+        reign.picture.pod_gone(stray)
+    assert registered(reign).get_sample_value("aliquot_centre_ungranted_pods") == 0
 
 
 OF_A_QUEUE = {

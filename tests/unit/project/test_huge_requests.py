@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.objects import Node, Pod
-from support.centre import gpus, make_node, make_pod
+from aliquot_scheduler.picture.host_room import UNTOLD
+from support.centre import NAMES, counting, gpus, make_node, make_pod
 from support.queue_stage import Stage
 
 replace = msgspec.structs.replace
@@ -20,7 +21,7 @@ QUANTITIES = st.sampled_from(["1", "10P", "9E", "7Ei", "9223372036854775807", "1
 def node() -> Node:
     """With one GPU."""
     made = make_node("n0", gpus("n0", 1))
-    return replace(made, status=replace(made.status, allocatable=ROOM))
+    return counting(replace(made, status=replace(made.status, allocatable=ROOM)))
 
 
 def plain(uid: str, requests: dict[str, Any]) -> Pod:
@@ -36,7 +37,10 @@ def test_no_request_is_too_large_to_count(asked: list[tuple[str, str]]) -> None:
     stage = Stage({}, nodes=())
     stage.picture.node_seen(node())
     stage.beat()
-    lie = [plain(f"lies-{at}", {"cpu": cpu, "memory": memory}) for at, (cpu, memory) in enumerate(asked)]
+    lie = [
+        plain(f"lies-{at}", {"cpu": cpu, "memory": memory, NAMES.compute: cpu, NAMES.memory: memory})
+        for at, (cpu, memory) in enumerate(asked)
+    ]
     for at, pod in enumerate(lie):
         stage.picture.pod_lies(pod)
         cpu, memory = asked[at]
@@ -45,4 +49,4 @@ def test_no_request_is_too_large_to_count(asked: list[tuple[str, str]]) -> None:
     for at, pod in enumerate(lie):
         stage.gone(f"waits-{at}")
         stage.picture.pod_gone(pod)
-    assert stage.picture.hosts.free[0].tolist() == [8000, 32 * 2**30, 10]
+    assert stage.picture.hosts.free[0].tolist() == [8000, 32 * 2**30, 10, UNTOLD, UNTOLD, UNTOLD]

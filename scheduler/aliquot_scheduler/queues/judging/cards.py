@@ -24,7 +24,8 @@ from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
-from aliquot_scheduler.picture.grid import Bools, Cells
+from aliquot_scheduler.picture.grid import Bools, Cells, Ints
+from aliquot_scheduler.picture.host_room import OWN_COMPUTE, OWN_MEMORY
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
@@ -113,8 +114,15 @@ class Cards:
         for places in self._places():
             there, left = grid.open & places, usable & places
             capacity += [int(part.sum(where=there, dtype=np.int64)) for part in (grid.total, grid.usable)]
-            free += [int(grid.compute.sum(where=left)), int(grid.memory.sum(where=left, dtype=np.int64))]
+            free += [self._free(grid.compute, left, OWN_COMPUTE), self._free(grid.memory, left, OWN_MEMORY)]
         return Stock(capacity=tuple(capacity), free=tuple(free))
+
+    def _free(self, part: Ints, where: Bools, column: int) -> int:
+        """The sum; of a node no more than who lies there without a grant leaves."""
+        hosts = self.picture.hosts
+        if not hosts.ungranted:
+            return int(part.sum(where=where, dtype=np.int64))
+        return int(np.minimum(part.sum(axis=1, where=where, dtype=np.int64), hosts.free[:, column].clip(0)).sum())
 
     def away(self) -> Away:
         """What the stock counts as there and never as free."""

@@ -82,7 +82,7 @@ class Enrolment:
         self.looks += 1
         same = hardware == self._hardware
         self._hardware = hardware
-        before = {shape: known for shape, known in self._known.items() if not same or shape.host in asks}
+        before = {shape: known for shape, known in self._known.items() if not same or shape.host.lasting in asks}
         for shape in before:
             del self._known[shape]
         return not all(self._of_shape(shape).counts_as(known) for shape, known in before.items())
@@ -260,8 +260,8 @@ class Enrolment:
             demand = demand_of(shape.request)
             amounts = (*self._cards.amounts(demand), *shape.host.amounts)
             self._known[shape] = _Known(demand=demand, amounts=amounts, never=self._never(demand, shape.host))
-            if shape.host not in self._could:
-                self._could[shape.host] = self._cards.ground.digest(shape.host)
+            if (host := shape.host.lasting) not in self._could:
+                self._could[host] = self._cards.ground.digest(host)
         return self._known[shape]
 
     def _least_of(self, shape: Shape) -> Vector:

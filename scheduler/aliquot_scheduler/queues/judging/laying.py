@@ -24,12 +24,12 @@ from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.ground import NOBODY
 from aliquot_scheduler.fit.layout import lay_out
 from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.fit.modes import modes_of, sharing
+from aliquot_scheduler.picture.host_room import HostAmounts
 
-# CPU, main memory and places for pods.
-Host = tuple[int, int, int]
 # All that decides what a GPU takes; and a node.
 _CardState = tuple[int, ...]
 _State = tuple[object, ...]
@@ -51,7 +51,7 @@ class Sort(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: Pod
     demand: Demand
-    host: Host
+    host: HostAmounts
     may: Mapping[str, Sequence[int]]
 
 
@@ -98,7 +98,7 @@ class Laying:
         self._sorts = sorts
         self._spots = spots
         # No more of a node's own room counts than they ask together.
-        self._asked = [sum(sorts[number].host[column] for number in members) for column in range(3)]
+        self._asked = [sum(sorts[number].host[column] for number in members) for column in range(len(NOBODY.on_node))]
         self._who = [self._who_may(spot) for spot in spots]
         # The same number for nodes in the same state, from which the same follows.
         self._numbers: dict[_State, int] = {}

@@ -151,4 +151,4 @@ def _sort(one: Waiter, able: Bools, places: Sequence[Place], spots: Sequence[Spo
                 for at, (gpu, kind, column) in gpus
                 if suitable[kind] and is_open[column] and request.uuids.admits(gpu.uuid)
             ]
-    return Sort(pod=one.pod, demand=one.demand, host=(*one.shape.host.amounts, 1), may=may)
+    return Sort(pod=one.pod, demand=one.demand, host=one.shape.host.on_node, may=may)

@@ -120,7 +120,8 @@ class Clearings:
         for place in clearing.places:
             self._whose[place.waiter.uid] = clearing.uid
             self._picture.keep(place.waiter.uid, place.room)
-            self._picture.hosts.keep(place.waiter.uid, node=place.node, amounts=place.waiter.shape.host.amounts)
+            asked = place.waiter.shape.host
+            self._picture.hosts.keep(place.waiter.uid, node=place.node, amounts=asked.amounts, own=asked.own)
 
     def drop(self, clearing: Clearing) -> None:
         """Keep nothing any more of what is kept by now."""

@@ -104,7 +104,10 @@ class Refuges:
         self._open[refuge.uid] = refuge
         key = key_of(refuge.uid)
         self._picture.keep(key, {(refuge.node, gpu): claim for gpu, claim in refuge.claims.items()})
-        self._picture.hosts.keep(key, node=refuge.node, amounts=refuge.moved.host)
+        # As the cards count it: what is written of one that is moved says no more of our resources.
+        claims = refuge.claims.values()
+        own = sum(claim.compute.value for claim in claims), sum(claim.memory.value for claim in claims), 0
+        self._picture.hosts.keep(key, node=refuge.node, amounts=refuge.moved.host, own=own)
 
     def close(self, uid: str) -> None:
         """Nobody is moved there any more."""
