@@ -13,7 +13,8 @@ from cluster.centre.asked import GATES, ZONE, affinity, asking, grant_of, slice_
 from cluster.centre_half import COMMAND, NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
-from cluster.harness.pods import pod, stays
+from cluster.harness.pods import BY_HAND, pod, stays
+from cluster.installed import binding
 from cluster.node_half import NodeHalf
 
 
@@ -202,3 +203,35 @@ def test_pods_without_slices_leave_idle_gpus_their_cores(
     finally:
         centre.point_scheduler_at(centre.replicas[0])
     assert where == {full}
+
+
+def test_a_pod_bound_by_hand_keeps_others_off_its_node_until_it_is_deleted(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """It never starts, and the kubelet counts what it asks: nobody gets a turn for that node; who waits is told why."""
+    wanted = asking("stray", namespace, 400, 8_000, gated=False, lasting=True)
+    wanted["spec"]["schedulerName"] = BY_HAND
+    stray = cluster.create_pod(wanted)
+    missed = centre.gauge("aliquot_centre_turns_missed_total")
+    cluster.api.post(f"{cluster.api.path_of(stray)}/binding", binding(stray, "node1", {}))
+    cluster.wait_for("it to be seen", lambda: stray_told(centre, namespace) or None)
+    made = [cluster.create_pod(asking(f"other{at}", namespace, 200, 8_000, lasting=True)) for at in range(2)]
+    assert {cluster.wait_for_phase(one, "Running")["spec"]["nodeName"] for one in made} == {"node2"}
+    waiting = cluster.create_pod(asking("waiting", namespace, 60, 8_000))
+    why = f"400 % of compute are held without a grant by {namespace}/stray: delete it"
+    cluster.wait_for("it to be told", lambda: why in said(cluster, waiting) or None)
+    cluster.delete(stray)
+    assert cluster.wait_for_phase(waiting, "Succeeded")["spec"]["nodeName"] == "node1"
+    assert centre.gauge("aliquot_centre_turns_missed_total") == missed
+
+
+def stray_told(centre: CentreHalf, namespace: str) -> bool:
+    """Whether the centre's log names the stray pod."""
+    told = centre.logged("a pod is bound without a grant")
+    return any((line["pod"], line["node"]) == (f"{namespace}/stray", "node1") for line in told)
+
+
+def said(cluster: ClusterHarness, made: Json) -> str:
+    """What a waiting pod's condition says."""
+    conditions = cluster.current(made)["status"].get("conditions", [])
+    return " ".join(one.get("message", "") for one in conditions if one["type"] == NAMES.admitted)
