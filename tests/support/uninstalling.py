@@ -20,8 +20,8 @@ SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
 # domain, or in another namespace, finds nothing.
 KUBECTL = r"""#!/bin/sh
 all="$CLUSTER/.."
-echo "$*" | tr '\n' ' ' >>"$all/asked"
-echo >>"$all/asked"
+# In one write: several ask at once.
+printf '%s\n' "$(echo "$*" | tr '\n' ' ')" >>"$all/asked"
 now() { [ "$(wc -l <"$all/asked")" = "$(cat "$all/$1" 2>/dev/null)" ]; }
 ! now fails || { echo "no answer" >&2; exit 1; }
 ends() {
