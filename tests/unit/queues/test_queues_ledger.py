@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.charged.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.charged.portions import Portions
@@ -171,6 +173,40 @@ def test_a_charge_is_corrected_in_place() -> None:
     ledger.release("p")
     ledger.release("p")
     assert ledger.accounts["org"].used == [0, 0, 0, 0]
+
+
+def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """From now on, how often what is held back of each queue is counted, in compute."""
+    counted, hold = Counter[str](), Ledger._hold
+
+    def counting(ledger: Ledger, account: Account, dimension: int) -> None:
+        counted[account.node.name] += dimension == COMPUTE
+        hold(ledger, account, dimension)
+
+    monkeypatch.setattr(Ledger, "_hold", counting)
+    return counted
+
+
+def test_who_is_charged_with_the_same_again_is_not_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is with every pod that is bound where it was let in."""
+    ledger, charge = Ledger(plant(SPECS)), Charge(queue="a", amounts=amounts(100, 80))
+    ledger.charge("p", charge)
+    counted = counted_anew(monkeypatch)
+    ledger.charge("p", replace(charge))
+    assert not counted
+    ledger.charge("p", replace(charge, amounts=amounts(90, 80)))
+    assert set(counted) == {"a", "org", ROOT}
+
+
+def test_what_is_held_back_is_counted_once_for_all_who_count_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit that fills at once, a hundred who ask different amounts demand their guarantee no more."""
+    ledger = Ledger(plant({"top": queue(limit=300), "a": queue("top", guarantee=200), "b": queue("top")}))
+    for more in range(100):
+        ledger.ask("a", asking(101 + more))
+    assert held(ledger) == {"a": 200, "top": 200}
+    counted = counted_anew(monkeypatch)
+    ledger.charge("p", Charge(queue="b", amounts=amounts(200)))
+    assert counted["a"] == 1
 
 
 class Small(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import NodeCondition
+from aliquot_scheduler.queues.letting_in import sweep
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import HostLimits, QueueSpec
-from support.queue_stage import Stage, queue
+from aliquot_scheduler.queues.said.spec import HostLimits, ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.queues.telling import notices
+from support.queue_stage import H100, Stage, queue
 
 replace = msgspec.structs.replace
 TWO = {"a": queue(guarantee=100), "b": queue()}
@@ -64,6 +66,63 @@ def test_who_is_over_a_limit_is_told_so_whether_there_are_cards_or_not() -> None
     stage.submit("rest", 100, queue="b")
     stage.run()
     assert reason(stage, "over") == "OverLimit"
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_what_was_said_before_a_sweep_was_broken_off_is_said_no_more_if_it_is_not_so(
+    monkeypatch: pytest.MonkeyPatch, *, limited: bool
+) -> None:
+    """Who is over its limit since then is told that, and who is not any more is not; others are told what was said."""
+    keeps = queue(guarantee=100, lend=0, memory=Quota(guarantee=0))
+    stage = Stage(
+        {"a": queue(memory=Quota(limit=85_000)), "k": keeps, "b": queue(priority=int(not limited))},
+        nodes=(2,),
+        memory=100_000,
+    )
+    stage.submit("full", 100, queue="b")
+    if not limited:
+        stage.submit("first", None, 10_000, queue="a")
+    stage.run()
+    for uid, where in (("p", "a"), ("q", "b")):
+        stage.submit(uid, 90, 80_000, queue=where)
+    # Within its limit: so a sweep comes to all of the line.
+    stage.submit("small", 90, 1_000, queue="a")
+    stage.run()
+    assert (reason(stage, "p"), reason(stage, "q")) == ("HeldBack" if limited else "OverLimit", "HeldBack")
+    monkeypatch.setattr(sweep, "MOST_IN_VAIN", 0)
+    if limited:
+        stage.submit("first", None, 10_000, queue="a", priority=1)
+        assert stage.round() == ["first"]
+    else:
+        stage.end("first")
+        assert stage.round() == []
+    assert (reason(stage, "p"), reason(stage, "q")) == ("OverLimit" if limited else "Waiting", "HeldBack")
+
+
+def test_who_is_over_a_limit_is_told_so_without_asking_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No card is free, so no sweep asks of them; and a look at all who wait is every two seconds, of thousands."""
+    stage = Stage({"a": queue(limit=100), "b": queue()}, nodes=(2,))
+    for uid, where in (("in", "a"), ("rest", "b")):
+        stage.submit(uid, 100, queue=where)
+    stage.run()
+    stage.submit("over", 50, queue="a")
+    stage.run()
+    asked: list[str] = []
+    monkeypatch.setattr(notices, "admissible", lambda *_, **__: asked.append("rules"))
+    assert (reason(stage, "over"), asked) == ("OverLimit", [])
+
+
+def test_who_could_do_without_a_model_is_told_that_no_card_is_left() -> None:
+    """Its queue has all that it may of one, and no card of another is free: its limit is not in its way."""
+    of_h100 = {"*H100*": ModelQuota(compute=Quota(limit=100))}
+    specs = {"a": QueueSpec(namespaces=("*",), models=of_h100), "b": queue()}
+    stage = Stage(specs, nodes=(1, 1), models={0: H100})
+    stage.submit("in", 100, queue="a", notes={"gpu-model": "*H100*"})
+    stage.submit("rest", 100, queue="b", notes={"gpu-model": "*A100*"})
+    assert len(stage.run()) == 2
+    stage.submit("p", 100, queue="a")
+    stage.run()
+    assert reason(stage, "p") == "NoRoom"
 
 
 def test_a_gang_is_told_what_keeps_it() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from aliquot_core.instants import second_time
 from aliquot_core.objects import Node
+from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.queues.said.spec import ModelQuota, Preemption, Quota
 from support.centre import gpus, make_node, sick
 from support.queue_stage import queue
@@ -556,6 +557,22 @@ def test_it_is_told_where_room_is_made() -> None:
     assert notice.message == (
         f"1 pod has to go for it since {since}, until {until} at the latest, and it gets the room on n0"
     )
+
+
+def test_who_has_lost_a_turn_is_told_that_room_is_made_all_the_same() -> None:
+    """It rests for either: what counts is what it waits for now."""
+    stage = ReclaimStage(OWNER)
+    filled(stage, "blue", 3)
+    stage.submit("red0", 100, queue="red")
+    assert stage.round() == ["red0"]
+    stage.lift("red0")
+    stage.submit("blue9", 100, queue="blue")
+    assert stage.run(after=PROMISE + 1.0) == ["blue9"]
+    stage.queues.missed(stage.pods["red0"], now=stage.now)
+    assert stage.run(after=60.0) == []
+    assert len(stage.decide()) == 1
+    (waiter,) = stage.queues.waiting()
+    assert stage.queues.notice(waiter).reason == "MakingRoom"
 
 
 def test_without_queues_nobody_goes() -> None:

@@ -131,9 +131,12 @@ class SweepMemory:
             self._said.setdefault((queue, mark), refusal)
 
     def why(self, queue: str, mark: Mark) -> Refusal | None:
-        """Why such a candidate was passed over last, if it was."""
-        who = queue, mark
-        return self._said.get(who) or self._said_before.get(who) or self._said_of_heads.get(who)
+        """Why such a candidate was passed over in the last sweep, if it was."""
+        return self._said.get((queue, mark))
+
+    def why_before(self, queue: str, mark: Mark) -> Refusal | None:
+        """The same of the sweep before, if the last one has not come to it; or of a head, when it was looked at."""
+        return self._said_before.get((queue, mark)) or self._said_of_heads.get((queue, mark))
 
     def head_refused(self, uid: str, *, now: float) -> None:
         """A head of a line is passed over."""

@@ -124,10 +124,11 @@ class _Leader:
 
     def remembered(self, waiter: Waiter) -> Why | None:
         uid, register = waiter.uid, self._register
-        if uid in register.past.lost and register.hall.rests_until(uid) is not None:
-            return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
+        # Who waits for room that is made rests as well: it may have lost a turn before.
         if clearing := register.clearings.whose(uid):
             return Why(MAKING_ROOM, partial(making_room, clearing))
+        if uid in register.past.lost and register.hall.rests_until(uid) is not None:
+            return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         return None
 
     def why_nowhere(self, waiter: Waiter) -> str:
@@ -147,13 +148,17 @@ class _Leader:
         register = self._register
         if found := register.memory.why(waiter.queue, waiter.mark):
             return found
-        # For thousands at a look, so that all rules are asked for few of them.
+        # For thousands at a look, so that all rules are asked for few of them. A sweep that was broken off has not come
+        # to all: what is over a limit by now was not when the one before did, or the other way round.
         candidate = self._candidate(waiter)
         over = register.books.ledger.over(waiter.queue, candidate.amounts)
         if over and not register.books.ledger.tree.dimensions.model_of(over[1]):
             account, dimension = over
             asked, pods = candidate.amounts[dimension], len(candidate.members)
             return Refusal(cause=Cause.QUOTA, queue=account.node.name, dimension=dimension, asked=asked, pods=pods)
+        before = register.memory.why_before(waiter.queue, waiter.mark)
+        if before and (over or before.cause is not Cause.QUOTA):
+            return before
         refused = register.memory.refused.get(waiter.number)
         if register.cards.fitting()[waiter.number] and refused is None:
             return None
