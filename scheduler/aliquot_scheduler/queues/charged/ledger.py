@@ -18,10 +18,7 @@ promised, or what is missing for itself. The room of a queue is what its ceiling
 It is not enough to look at what is free: under a parent's ceiling, who borrows takes what serves a guarantee there.
 What is kept idle is no other guarantee's either (`reservations.py`).
 
-**For good** a queue is sure of what it is guaranteed, or of what its pods hold that are never evicted where that is
-more; above, of its own guarantee or of what its children are sure of. As long as that stays within every ceiling, and
-within all there is, whatever is lent can come back. So such a pod is let in only within what its queue is due
-(`dues.py`), and if no more is made sure by it than there is room for.
+**For good** no more is given than can stay so (`for_good.py`).
 
 What must always hold: nobody's charge takes a queue, or one above it, over its ceiling (`fits` is asked before
 `charge`); a holder is charged once; all numbers are those that counting anew would give. O(depth) per event.
@@ -36,8 +33,9 @@ import msgspec
 
 from aliquot_scheduler.queues.charged.account import Account, holding
 from aliquot_scheduler.queues.charged.askers import Ask, Askers
+from aliquot_scheduler.queues.charged.for_good import make_sure, unsure
 from aliquot_scheduler.queues.charged.reservations import Reservations
-from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node, Tree, Vector
+from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Tree, Vector
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,13 +146,7 @@ class Ledger:
 
     def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
         """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
-        path = self._path(queue)
-        beyond = self._beyond(path[0].node, path[0].firm, amounts)
-        if beyond is not None:
-            return path[0].node.name, beyond
-        dimensions = [dim for dim in range(self._cards) if amounts[dim]]
-        broken = ((self._breaks(path, dim, amounts[dim], capacity=capacity[dim]), dim) for dim in dimensions)
-        return next(((name, dim) for name, dim in broken if name is not None), None)
+        return unsure(self._path(queue), amounts[: self._cards], capacity=capacity)
 
     def effect(self, dimension: int, queue: str, amounts: Sequence[int]) -> Effect:
         """What it would do to what is held back, if a pod that asks so much there were admitted: followed upwards."""
@@ -198,24 +190,6 @@ class Ledger:
         return self.accounts[ROOT].held_below[dimension]
 
     # --- how it is counted -------------------------------------------------------------------------------------------
-    def _beyond(self, node: Node, firm: Sequence[int], amounts: Sequence[int]) -> int | None:
-        dimensions = (dim for dim in range(self._cards) if amounts[dim])
-        return next((dim for dim in dimensions if firm[dim] + amounts[dim] > node.due[dim]), None)
-
-    @staticmethod
-    def _breaks(path: Sequence[Account], dimension: int, amount: int, *, capacity: int) -> str | None:
-        """The queue that could not give all that it would be sure of; the root if all there is were too little."""
-        firm = amount
-        for account in path:
-            sure = max(account.node.guarantee[dimension], _for_good(account, dimension) + firm)
-            firm = sure - account.sure[dimension]
-            if not firm:
-                return None
-            room = capacity if account.node.name == ROOT else account.node.ceiling[dimension]
-            if sure > room:
-                return account.node.name
-        return None
-
     def _path(self, queue: str) -> list[Account]:
         if queue not in self._paths:
             self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
@@ -262,7 +236,7 @@ class Ledger:
                 for account in path:
                     self._hold(account, dimension)
         if charge.firm:
-            self._make_sure(path, amounts)
+            make_sure(path, amounts)
         touched: dict[str, set[int]] = {}
         for queue, ask, times, was, now in self._askers.changed(path[0].node.name, amounts, firm=charge.firm):
             way = self._path(queue)
@@ -272,16 +246,6 @@ class Ledger:
         # Under a limit hundreds may count otherwise at once: what is held back is counted once for all of a queue.
         for queue, dimensions in touched.items():
             self._hold_all(self._path(queue), dimensions)
-
-    @staticmethod
-    def _make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:
-        for dimension, amount in enumerate(amounts):
-            path[0].firm[dimension] += amount
-            more = 0
-            for account in path:
-                account.sure_below[dimension] += more
-                sure = max(account.node.guarantee[dimension], _for_good(account, dimension))
-                more, account.sure[dimension] = sure - account.sure[dimension], sure
 
     def _hold(self, account: Account, dimension: int) -> None:
         """Count anew what is held back of one queue, and pass the differences on to its parent."""
@@ -298,8 +262,3 @@ class Ledger:
 def _asked(amounts: Sequence[int]) -> list[int]:
     """In which dimensions anything is."""
     return [dim for dim, amount in enumerate(amounts) if amount]
-
-
-def _for_good(account: Account, dimension: int) -> int:
-    """What of a queue is given for good, whatever it is guaranteed."""
-    return account.firm[dimension] + account.sure_below[dimension]
