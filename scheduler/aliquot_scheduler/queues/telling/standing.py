@@ -8,7 +8,6 @@ patience. Who may read everything gets all of it, without asking the leader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -30,11 +29,12 @@ from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of,
 from aliquot_scheduler.queues.telling.forms import SiblingStanding, UserStanding
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
+from aliquot_scheduler.queues.telling.succession import succession
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.order import Order, Shares
+from aliquot_scheduler.queues.waiting.order import Shares
 from aliquot_scheduler.queues.waiting.showings import Showing, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
@@ -280,25 +280,8 @@ class Standing:
         return Wording(ledger=self.books.ledger, stock=self.stock, promised=promised, away=self.cards.away())
 
     def order(self) -> Iterator[Waiter]:
-        """Everybody in a line, in the order in which they would be let in if there were quota and room for all.
-
-        Whoever is let in counts at once, so equals take turns. Who has heard enough may stop; afterwards nothing of
-        this standing may be asked.
-        """
-        by_shares, ledger = self._shares(), self.books.ledger
-        open_lines = [name for name in self._hall.lines if not self.plan.tree.nodes[name].stop]
-        # A line's first is another one only once somebody of it was let in.
-        firsts = {name: self._first(name, by_shares) for name in open_lines}
-        candidates = {name: partial(firsts.get, name) for name in open_lines}
-        for candidate in Order(ledger=ledger, shares=by_shares, candidates=candidates):
-            queue = candidate.first.queue
-            for member in candidate.members:
-                self._hall.leave(member.uid, books=self.books)
-                self.books.admit(member, self._enrolment.charge(member), now=_NOW)
-                yield member
-            by_shares.changed(queue)
-            self._hall.gang_changed(candidate.first, books=self.books)
-            firsts[queue] = self._first(queue, by_shares)
+        """Everybody in a line, in the order of their turns; afterwards nothing of this standing may be asked."""
+        return succession(books=self.books, hall=self._hall, enrolment=self._enrolment, now=_NOW)
 
     def before(self, waiter: Waiter) -> list[Waiter] | None:
         """Whose turns come before a pod's; None if it is in no line. Nothing may be asked afterwards."""
@@ -309,18 +292,5 @@ class Standing:
             found.append(one)
         return None
 
-    def _first(self, queue: str, by_shares: Shares) -> Candidate | None:
-        line = self._hall.lines.get(queue)
-        for user in by_shares.in_order(queue, line.users()) if line else ():
-            for head in line.heads(user, let_in=self.books.let_in) if line else ():
-                if not self._hall.is_never(head.first):
-                    return head
-        return None
-
     def _shares(self) -> Shares:
         return self.books.shares(now=_NOW)
-
-
-def amounts_of(waiter: Waiter) -> tuple[int, int]:
-    """What a pod asks, in compute and memory: left out, the most that it may come to."""
-    return waiter.amounts[COMPUTE], waiter.amounts[MEMORY]

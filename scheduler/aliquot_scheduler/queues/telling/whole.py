@@ -15,7 +15,7 @@ from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.forms import OwnPart, Part, QueueAnswer, QueueRow, WaitingPod
 from aliquot_scheduler.queues.telling.reasons import Due, why_it_waits
 from aliquot_scheduler.queues.telling.rows import rows
-from aliquot_scheduler.queues.telling.standing import Standing, amounts_of
+from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View
 from aliquot_scheduler.queues.telling.why import NOBODY_GOES, TURN_LOST, WAITING, Why, as_shown
@@ -146,7 +146,8 @@ def _sentence(waiter: Waiter, why: Why, standing: Standing, *, due: Due) -> str:
 
 
 def _pod(waiter: Waiter, *, place: int, never: bool, reason: str, why: str) -> WaitingPod:
-    compute, memory = amounts_of(waiter)
+    # Left out, the most that it may come to.
+    compute, memory = waiter.amounts[COMPUTE], waiter.amounts[MEMORY]
     return WaitingPod(
         pod=waiter.pod.key,
         queue=waiter.queue,
