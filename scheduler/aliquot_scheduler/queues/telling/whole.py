@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from aliquot_scheduler.queues.said.entry import Plan
-from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.forms import OwnPart, Part, QueueAnswer, QueueRow, WaitingPod
 from aliquot_scheduler.queues.telling.reasons import Due, why_it_waits
 from aliquot_scheduler.queues.telling.rows import rows
