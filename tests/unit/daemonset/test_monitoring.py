@@ -44,6 +44,9 @@ RULES: list[dict[str, Any]] = [
 DASHBOARD: dict[str, Any] = json.loads((FILES / "dashboard.json").read_text())
 # What Prometheus puts to all that it scrapes, and the agents' PodMonitor to theirs.
 OF_THE_TARGET = frozenset({"job", "instance", "namespace", "pod", "container", "node"})
+DOCS = Path(__file__).parents[3] / "docs"
+_TABLE = re.compile(r"metric `(?P<prefix>\w+_)…(?:\{(?P<label>\w+)\})?`")
+_METRIC = re.compile(r"`(\w+)…?(\{[\w,]+\})?`")
 _TOLD = re.compile(r"\$labels\.(\w+)")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _VARIABLE = re.compile(r'(\w+)=~"\$(\w+)"')
@@ -91,7 +94,8 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     reign.freshness = lambda: {"nodes": heard}  # type: ignore[method-assign]
     reign.clerks.queue_writer.latest = {"team": QueueStatus()}
     reign.turns.waits.add("team", 2.5)
-    registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True))
+    reign.clerks.notices.reasons.update({("team", "NoRoom"): 1})
+    registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True, over_use=lambda: ()))
     return registry.collect()
 
 
@@ -118,6 +122,35 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
                 found[sample.name][label].add(value)
     found["up"] = {"job": {"aliquot-system/aliquot-agent", "aliquot-system/aliquot-scheduler"}}
     return dict(found)
+
+
+def documented() -> dict[str, set[str]]:
+    """The metrics of the centre's tables by name, each with its labels."""
+    found: dict[str, set[str]] = {}
+    for line in (DOCS / "centre.md").read_text().partition("\n## Metrics\n")[2].partition("\n## ")[0].splitlines():
+        cell = line.strip("| ").partition(" | ")[0]
+        if heading := _TABLE.match(cell):
+            prefix, of_all = heading["prefix"], set(filter(None, [heading["label"]]))
+        elif line.startswith("| `"):
+            names, _, ends = cell.partition("each with")
+            for name, labels in _METRIC.findall(names):
+                for end in re.findall(r"`(\w+)`", ends) or [""]:
+                    found[f"{prefix}{name}{end}"] = of_all.union(filter(None, labels.strip("{}").split(",")))
+    return found
+
+
+def test_the_documents_tell_of_each_metric_of_the_centre_and_of_no_other(tmp_path: Path) -> None:
+    """By the labels, too, where there is anything to tell of."""
+    there: dict[str, set[str]] = {}
+    for family in of_the_centre(tmp_path):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        there[name] = {label for sample in family.samples for label in sample.labels} - {"le"}
+    told = documented()
+    assert told.keys() == there.keys()
+    assert {name: told[name] for name, labels in there.items() if labels != told[name]} == {
+        # Told of each slice that uses more than granted: here is none.
+        "aliquot_queue_over_use_slices": {"queue", "rung"}
+    }
 
 
 def asked() -> Iterator[Asked]:
