@@ -18,6 +18,7 @@ from cluster.installed import NAMES, SCHEDULER, binding
 from cluster.refusals import annotated, lease, refused
 
 GATE = {"name": NAMES.gate}
+STRATEGIC = "application/strategic-merge-patch+json"
 PODS = "/api/v1/namespaces/{}/pods"
 
 
@@ -43,8 +44,9 @@ FORGED = {
 WAYS: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
     "create": lambda api, made, _, note: api.create({**made, "metadata": renamed(made, note)}),
     "merge patch": lambda api, _, path, note: api.patch(path, annotated(note)),
-    "strategic patch": lambda api, _, path, note: api.patch(
-        path, annotated(note), kind="application/strategic-merge-patch+json"
+    "strategic patch": lambda api, _, path, note: api.patch(path, annotated(note), kind=STRATEGIC),
+    "json patch": lambda api, made, path, note: api.request(
+        "PATCH", path, body=_json_patch(made, note), content_type="application/json-patch+json"
     ),
     "apply": lambda api, _, path, note: api.request(
         "PATCH",
@@ -65,6 +67,27 @@ WAYS: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
         f"{path.rpartition('/pods/')[0]}/bindings", binding(made, "node1", note)
     ),
 }
+
+# The API server takes these, and keeps of the metadata what was there.
+UNHEARD: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
+    "pods/ephemeralcontainers": lambda api, _, path, note: api.patch(
+        f"{path}/ephemeralcontainers", annotated(note), kind=STRATEGIC
+    ),
+    "pods/ephemeralcontainers, all of it": lambda api, made, path, note: api.put(
+        f"{path}/ephemeralcontainers", {**made, "metadata": {**made["metadata"], "annotations": note}}
+    ),
+    "pods/resize": lambda api, _, path, note: api.patch(f"{path}/resize", annotated(note), kind=STRATEGIC),
+    "pods/resize, all of it": lambda api, made, path, note: api.put(
+        f"{path}/resize", {**made, "metadata": {**made["metadata"], "annotations": note}}
+    ),
+}
+
+
+def _json_patch(made: Json, note: dict[str, Any]) -> list[Json]:
+    """All annotations, with one of them another or taken away."""
+    before = made["metadata"].get("annotations", {})
+    after = {key: text for key, text in {**before, **note}.items() if text is not None}
+    return [{"op": "add", "path": "/metadata/annotations", "value": after}]
 
 
 def guards_of(way: str) -> str:
@@ -91,7 +114,26 @@ def test_nobody_forges_a_grant_whatever_it_says(
     assert not ours & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
-@pytest.mark.parametrize("way", ["merge patch", "strategic patch", "replace", "pods/status"])
+@pytest.mark.parametrize("way", UNHEARD)
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_what_only_containers_are_written_through_writes_no_grant(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str, *, is_bound: bool
+) -> None:
+    """Neither is one added, nor changed, nor taken away; should the API server come to hear it, a policy must."""
+    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}))
+    if is_bound:
+        guarded.lift_and_bind(made)
+    path = cluster.api.path_of(made)
+    before = cluster.api.get(path)
+    for text in (*FORGED.values(), None):
+        note = {} if text is None and "all of it" in way else {NAMES.grant: text}
+        now = cluster.api.get(path)
+        UNHEARD[way](cluster.api, now, path, note)
+        after = cluster.api.get(path)["metadata"]
+        assert after.get("annotations") == before["metadata"].get("annotations")
+
+
+@pytest.mark.parametrize("way", ["merge patch", "strategic patch", "json patch", "replace", "pods/status"])
 def test_nobody_takes_a_grant_away_or_changes_it(
     cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
 ) -> None:
