@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster.guarded import Guarded
+from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
+
+# Of pods that come in, who sent them and what was said to that; of all else nothing.
+AUDITED: Json = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods"]}]},
+        {"level": "None"},
+    ],
+}
 
 
 @pytest.fixture(scope="package")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the API server writes what was asked of it, a line for each request."""
+    return tmp_path_factory.mktemp("audit") / "log"
+
+
+@pytest.fixture(scope="package")
+def cluster(able_machine: None, audit_log: Path) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
     """Pods stay as they come in, and no other test feels our policies."""
-    with ClusterHarness(Options(nodes=())) as running:
+    policy = audit_log.with_name("policy.json")
+    policy.write_text(json.dumps(AUDITED))
+    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}")
+    with ClusterHarness(Options(nodes=(), api_server_flags=flags)) as running:
         yield running
 
 

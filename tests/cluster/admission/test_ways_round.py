@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,9 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import BY_HAND, pod, shell
 from cluster.installed import NAMES, binding
 from cluster.refusals import annotated, refused
+
+# What a policy of Audit puts to a request in the API server's log.
+AUDIT_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 
 
 def mounts(path: str) -> Json:
@@ -289,6 +294,27 @@ def test_a_way_round_is_only_warned_of_elsewhere(guarded: Guarded, namespace: st
     assert len(said) == 2
     assert "mounts /run/cdi of its node" in said[0]
     assert "privileged containers have every GPU of their node: main" in said[1]
+
+
+def test_what_is_warned_of_stands_in_the_audit_log(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, audit_log: Path
+) -> None:
+    """With the policy's name and its message: an operator finds there who would be refused by Deny."""
+    for settings in (ROUND["is privileged"], HARMLESS["mounts /data"]):
+        guarded.tried(going_round(settings, namespace))
+
+    def audited() -> list[Json]:
+        """What came in to this namespace; a line is written as a whole."""
+        lines = [json.loads(line) for line in audit_log.read_text().splitlines() if line.endswith("}")]
+        return [line for line in lines if line["objectRef"].get("namespace") == namespace]
+
+    cluster.wait_for("both to be written", lambda: len(audited()) == 2 or None)
+    warned, harmless = (line.get("annotations", {}) for line in audited())
+    (told,) = json.loads(warned[AUDIT_ANNOTATION])
+    assert told["policy"] == "aliquot-ways-round"
+    assert told["validationActions"] == ["Warn", "Audit"]
+    assert "privileged containers have every GPU of their node" in told["message"]
+    assert AUDIT_ANNOTATION not in harmless
 
 
 def test_exempt_namespaces_and_the_system_s_own_go_round(
