@@ -77,8 +77,9 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
             replay.decide()
     waits = [one for one in replay.jobs.values() if one.admitted is None]
     memory = replay.queues.register.memory
+    impatient = memory.patience.impatient(now=replay.now)
     print(
-        f"{len(replay.running)} run, {len(waits)} wait; {len(memory.impatient(now=replay.now))} heads are impatient, "
+        f"{len(replay.running)} run, {len(waits)} wait; {len(impatient)} heads are impatient, "
         f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}"
     )
     # As the centre does once all is read.

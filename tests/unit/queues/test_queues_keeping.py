@@ -215,7 +215,7 @@ def test_what_is_due_is_worked_out_once_a_second_at_most() -> None:
             asked.append(now)
             return []
 
-        memory.due(of, now=now, work_out=work_out)
+        memory.dues.due(of, now=now, work_out=work_out)
         return len(asked)
 
     assert [due(0.0), due(0.9), due(1.0), due(1.5), due(1.5, other)] == [1, 1, 2, 2, 3]

@@ -390,9 +390,9 @@ def test_heads_are_looked_at_a_few_at_a_time_and_all_in_turns() -> None:
     heads = {head.uid: head for head in heads_of(20, memory=memory)}
     found: list[set[str]] = []
     for now in (100.0, 100.1, 100.2, 100.3, 101.0, 101.1):
-        found.append(memory.to_look_at(memory.impatient(now=now), now=now))
+        found.append(memory.to_look_at(now=now))
         for uid in found[-1]:
-            memory.looked_at(heads[uid], NO_ROOM, now=now, closes=False)
+            memory.looks.looked_at(heads[uid], NO_ROOM, now=now, closes=False)
     names = sorted(heads)
     assert found == [set(names[:8]), set(names[8:16]), set(names[16:]), set(), set(names[:8]), set(names[8:16])]
 
@@ -403,17 +403,17 @@ def test_what_was_said_of_a_head_is_said_until_it_is_looked_at_again() -> None:
     (head,) = heads_of(1, memory=memory)
     mark = head.first.mark
     held_back = Refusal(cause=Cause.HELD_BACK)
-    memory.looked_at(head, held_back, now=5.0, closes=True)
+    memory.looks.looked_at(head, held_back, now=5.0, closes=True)
     for version in (1, 2, 3):
         memory.begin(version=version)
         memory.end(version=version, broken_off=False, complete=True)
-        assert memory.why("q00", mark) == held_back
-        assert memory.closing() == {head.uid}
-    memory.looked_at(head, NO_ROOM, now=7.0, closes=False)
-    assert memory.why("q00", mark) == NO_ROOM
-    assert memory.closing() == set()
+        assert memory.why_before("q00", mark) == held_back
+        assert memory.looks.closing() == {head.uid}
+    memory.looks.looked_at(head, NO_ROOM, now=7.0, closes=False)
+    assert memory.why_before("q00", mark) == NO_ROOM
+    assert memory.looks.closing() == set()
     memory.forget(head.uid)
-    assert memory.why("q00", mark) is None
+    assert memory.why_before("q00", mark) is None
 
 
 @pytest.mark.parametrize(("guarantee", "let_in"), [(None, []), (200, ["small"])])

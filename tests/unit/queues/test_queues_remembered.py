@@ -10,9 +10,9 @@ import pytest
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
 from aliquot_scheduler.queues.letting_in import beside
 from aliquot_scheduler.queues.letting_in.beside import Beside
+from aliquot_scheduler.queues.letting_in.patience import Patience
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
-from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.waiting.line import Line
@@ -41,8 +41,8 @@ NODES, CARDS = 6, 4
 def forgetful(patch: pytest.MonkeyPatch) -> None:
     """Let nothing be known from one question to the next that can be worked out."""
 
-    def impatient(memory: SweepMemory, *, now: float) -> set[str]:
-        return {uid for uid in memory._since if memory.is_impatient(uid, now=now)}
+    def impatient(patience: Patience, *, now: float) -> set[str]:
+        return {uid for uid in patience.since if patience.is_impatient(uid, now=now)}
 
     def left_of(reaching: Reaching, mine: Side, parent: str) -> Left | None:
         reaching._shares()
@@ -72,7 +72,7 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Walk, "_is_full", is_full)
     patch.setattr(Beside, "stand_back", stand_back)
-    patch.setattr(SweepMemory, "impatient", impatient)
+    patch.setattr(Patience, "impatient", impatient)
     patch.setattr(Reaching, "_left_of", left_of)
     patch.setattr(Fitting, "by_row", by_row)
     patch.setattr(ByRow, "takes", takes)

@@ -12,7 +12,7 @@ they end within the time for which others may be held up. Nobody is kept waiting
 (`stayers.py`). After that time all may pass again for the time of patience, and so on in turns: whatever it is that
 keeps a head out must not stop a cluster. These times are the same for all heads, else some head would always hold
 others up; only who is within its share, and has waited for long, holds others up for longer at a time
-(`SweepMemory.doublings`).
+(`Patience.doublings`).
 """
 
 from __future__ import annotations

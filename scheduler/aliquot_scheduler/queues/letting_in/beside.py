@@ -60,14 +60,14 @@ class Beside:
     def _is_told(self, candidate: Candidate) -> bool:
         """Whether it is told that it stands back; of the first few it is looked at closely."""
         queue, mark = candidate.first.queue, candidate.first.mark
-        refusal = self._memory.why(queue, mark)
+        refusal = self._memory.sayings.why(queue, mark)
         if refusal is not None and refusal.first in self._stood_back_for:
-            self._memory.say_again(queue, mark)
+            self._memory.sayings.say_again(queue, mark)
             return True
         self._asked_in_vain += 1
         if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:
             return False
-        self._memory.said(queue, mark, self._behind(self._keeping.roughly_behind(candidate)))
+        self._memory.sayings.say(queue, mark, self._behind(self._keeping.roughly_behind(candidate)))
         return True
 
     def promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:

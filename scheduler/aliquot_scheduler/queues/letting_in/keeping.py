@@ -65,7 +65,7 @@ class Keeping:
         self._look_again()
         placing, heads, uid = self._placing, self._heads, candidate.uid
         mine = () if self._memory.choose_anew(uid) else self._kept.get(uid, ())
-        doublings = self._memory.doublings(uid, now=self._now)
+        doublings = self._memory.patience.doublings(uid, now=self._now)
         undisputed = placing.nodes().issuperset(mine) and all(heads.get(node, [uid]) == [uid] for node in mine)
         if undisputed and placing.to_come.best_kept(candidate, among=mine, doublings=doublings):
             return mine
@@ -93,7 +93,7 @@ class Keeping:
         """The heads for whom these nodes are kept that wait for others' guarantees, by UID: in which dimension."""
         self._look_again()
         heads = {uid for node in nodes for uid in self._heads.get(node, ())}
-        said = [(uid, self._memory.said_of_head(uid)) for uid in heads]
+        said = [(uid, self._memory.looks.said_of(uid)) for uid in heads]
         return {uid: why.dimension for uid, why in said if why and why.cause is Cause.HELD_BACK and not why.reserved}
 
     def is_kept_but_for(self, node: str, uids: Collection[str]) -> bool:
@@ -272,7 +272,7 @@ class _Sides:
     def _stands_back(self, candidate: Candidate, uid: str, head: Candidate) -> bool:
         """Whether one of the same queue does: from its own user's pods it is kept in any case."""
         if head.first.user == candidate.first.user:
-            return self._memory.is_impatient(uid, now=self._now, beyond=True)
+            return self._memory.patience.is_impatient(uid, now=self._now, beyond=True)
         return self._reaching.reaches(head, (head.first.queue, head.first.user), head.first.queue)
 
 

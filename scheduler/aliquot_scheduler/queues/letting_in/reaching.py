@@ -93,12 +93,12 @@ class Reaching:
         self._shares()
         if not self._books.ledger.tree.nodes[parent].children:
             return self._worked_out(mine, self._of(parent), used=self._held(parent).get(mine[1], _NOTHING))
-        used, known = tuple(self._books.ledger.accounts[str(mine)].used), self._memory.left.get(mine)
+        used, known = tuple(self._books.ledger.accounts[str(mine)].used), self._memory.dues.left.get(mine)
         if known and known[0] == used:
             return known[1]
         left = self._worked_out(mine, self._of(parent), used=used)
         if left is not None:
-            self._memory.left[mine] = used, left
+            self._memory.dues.left[mine] = used, left
         return left
 
     @staticmethod
@@ -119,7 +119,7 @@ class Reaching:
 
     def _of(self, parent: str) -> Mapping[Side, Sibling]:
         children = self._books.ledger.tree.nodes[parent].children
-        known = self._memory.siblings if children else self._users_known
+        known = self._memory.dues.siblings if children else self._users_known
         if parent not in known:
             known[parent] = {child: self._queue(child) for child in children} if children else self._users(parent)
         return known[parent]
@@ -165,7 +165,7 @@ class Reaching:
             reach = self._cards.reach()
             return [due_of(ledger, dimension=dim, reach=reach) for dim in _BOTH]
 
-        return self._memory.due(ledger.tree, now=self._now, work_out=work_out)
+        return self._memory.dues.due(ledger.tree, now=self._now, work_out=work_out)
 
     def _part(self, amounts: Sequence[float | Fraction]) -> float:
         """The larger part of all there is."""

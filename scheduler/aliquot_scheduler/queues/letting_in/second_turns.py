@@ -67,7 +67,7 @@ class SecondTurns:
 
     def _keep_nothing_for_the_closed(self, *, now: float) -> None:
         """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
-        for waiter in filter(None, map(self._hall.standing, self._memory.impatient(now=now))):
+        for waiter in filter(None, map(self._hall.standing, self._memory.patience.impatient(now=now))):
             if waiter.user in self._hall.lines[waiter.queue].closed and waiter.uid not in self._probation:
                 self._memory.forget(waiter.uid)
 

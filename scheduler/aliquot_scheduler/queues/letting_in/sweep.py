@@ -63,10 +63,10 @@ class Sweep:
         self._beside = Beside(
             keeping=self._keeping, ledger=books.ledger, hall=hall, memory=memory, placing=placing, now=now
         )
-        self._impatient = memory.impatient(now=now)
+        self._impatient = memory.patience.impatient(now=now)
         # Who is looked at though nothing is free for them: nodes may be kept, now or for some time already; or quota,
         # which matters only if anybody comes in.
-        self._pressing = memory.to_look_at(self._impatient, now=now) | memory.owed(now=now)
+        self._pressing = memory.to_look_at(now=now) | memory.owed(now=now)
         # Whether any guarantee is demanded and not met.
         self._somebody_misses = any(map(books.ledger.held_back, range(books.ledger.tree.dimensions.cards)))
         self._walk = Walk(
@@ -77,7 +77,9 @@ class Sweep:
             memory=memory,
             keeping=self._keeping,
             beside=self._beside,
-            watched=Watched(hall=hall, pressing=self._pressing, closing=memory.closing(), impatient=self._impatient),
+            watched=Watched(
+                hall=hall, pressing=self._pressing, closing=memory.looks.closing(), impatient=self._impatient
+            ),
             head_of=self._head_of,
         )
 
@@ -157,7 +159,7 @@ class Sweep:
     ) -> None:
         refusal = refusal or no_room(self._memory.refused.get(tried.shape, ""))
         self._walk.pass_over(candidate)
-        self._memory.said(candidate.first.queue, candidate.first.mark, beside or refusal)
+        self._memory.sayings.say(candidate.first.queue, candidate.first.mark, beside or refusal)
         if candidate.first.uid in self._impatient:
             self._hold_up(candidate, refusal, tried=tried, said=beside or refusal)
 
@@ -171,14 +173,14 @@ class Sweep:
         memory.keep_for(tried, nodes := self._nodes_for(tried, refusal) if keeps else ())
         if begins:
             self._keeping.begin(tried)
-        closes = not in_vain and memory.is_impatient(candidate.uid, now=self._now, beyond=True)
+        closes = not in_vain and memory.patience.is_impatient(candidate.uid, now=self._now, beyond=True)
         if waits_for_room:
             closes = closes and bool(nodes) and ledger.is_limited(tried.first.queue, tried.amounts)
             if closes:
                 self._rules.leaves_to(tried)
         elif closes:
             self._rules.refuses_for(refusal, first=candidate.first.pod.key)
-        memory.looked_at(candidate, said, now=self._now, closes=closes, closely=candidate.uid in self._pressing)
+        memory.looks.looked_at(candidate, said, now=self._now, closes=closes, closely=candidate.uid in self._pressing)
 
     def _nodes_for(self, head: Candidate, refusal: Refusal) -> tuple[str, ...]:
         """Those that are kept for it, until its turn to be looked at comes: hundreds may be asked for their quota."""

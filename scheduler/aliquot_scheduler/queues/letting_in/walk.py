@@ -21,7 +21,8 @@ from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
-from aliquot_scheduler.queues.letting_in.sweep_memory import Mark, SweepMemory
+from aliquot_scheduler.queues.letting_in.sayings import Mark
+from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Heads, Line

@@ -146,7 +146,7 @@ class _Leader:
     def refusal(self, waiter: Waiter) -> Refusal | None:
         """Of the last round; who was not asked in it would have found no card, nor would its quota do, perhaps."""
         register = self._register
-        if found := register.memory.why(waiter.queue, waiter.mark):
+        if found := register.memory.sayings.why(waiter.queue, waiter.mark):
             return found
         # For thousands at a look, so that all rules are asked for few of them. A sweep that was broken off has not come
         # to all: what is over a limit by now was not when the one before did, or the other way round.

@@ -1,0 +1,53 @@
+"""Since when heads of lines are passed over, and who of them has lost patience by that."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
+
+
+class Patience:
+    """Of each head since when it is one, by the UID of its first pod; until it is let in or gone."""
+
+    def __init__(self, *, patience: float, hold: float) -> None:
+        self._patience = patience
+        self.hold = hold
+        self.since: dict[str, float] = {}
+        # Who has lost it at this instant, until they change.
+        self._impatient_now: tuple[float, set[str]] | None = None
+
+    def begin(self, uid: str, *, now: float) -> bool:
+        """It is passed over; whether it is for the first time."""
+        if uid in self.since:
+            return False
+        self.since[uid] = now
+        self._impatient_now = None
+        return True
+
+    def forget(self, uid: str) -> None:
+        """It is a head no more."""
+        if self.since.pop(uid, None) is not None:
+            self._impatient_now = None
+
+    def impatient(self, *, now: float) -> AbstractSet[str]:
+        """The heads that were passed long enough, unless they have held others up for too long."""
+        if self._impatient_now is None or self._impatient_now[0] != now:
+            self._impatient_now = now, {uid for uid in self.since if self.is_impatient(uid, now=now)}
+        return self._impatient_now[1]
+
+    def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
+        """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
+        since = self.since.get(uid)
+        if since is None or not self.hold or now - since < self._patience:
+            return False
+        # The time in which all may pass grows too: whatever it is that keeps it out must not stop a cluster.
+        times = 1 if beyond else 2 ** self.doublings(uid, now=now)
+        return now % (times * (self._patience + self.hold)) >= times * self._patience
+
+    def doublings(self, uid: str, *, now: float) -> int:
+        """How often the time has doubled for which a head may hold others up: it has waited for so long itself."""
+        waited, number = now - self.since.get(uid, now), 0
+        while self.hold and number < MOST_DOUBLINGS and waited >= self.hold * 2 ** (number + 1):
+            number += 1
+        return number
