@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from aliquot_core.errors import AliquotError
+from aliquot_core.hosts import own_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
@@ -243,7 +244,12 @@ class Desk:
 
     def _bound_without_grant(self, pod: Pod) -> None:
         """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""
-        uid = pod.metadata.uid
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if uid not in self._picture.hosts.ungranted.get(node, ()):
+            # Once, and not by every command that draws a picture of its own.
+            compute, memory, _ = own_request(pod, names=self._names)
+            about = {"pod": pod.key, "node": node, "compute": compute, "memory": memory}
+            log.warning("a pod is bound without a grant", extra=about)
         if why := self._picture.why_no_grant(pod):
             log.error("the grant of %s counts for nothing: %s", pod.key, why)
         promise = self.promises.of(uid)

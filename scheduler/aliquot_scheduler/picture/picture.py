@@ -154,9 +154,6 @@ class Picture:
         """It takes so much of this node, or is to."""
         uid, own = pod.metadata.uid, own_request(pod, names=self._names)
         ungranted = "" if granted or not any(own) else pod.key
-        if ungranted and uid not in self.hosts.ungranted.get(node, ()):
-            about: dict[str, object] = dict(zip(("compute", "memory", "best_effort"), own, strict=True))
-            log.warning("a pod is bound without a grant", extra={"pod": pod.key, "node": node, **about})
         self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, ungranted=ungranted)
 
     def pod_gone(self, pod: Pod) -> None:

@@ -292,24 +292,28 @@ def test_the_log_tells_of_each_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         stage.see(at("n0", 100, 8_000))
     (told,) = [one for one in caplog.records if one.message == "a pod is bound without a grant"]
-    about = {name: getattr(told, name) for name in ("pod", "node", "compute", "memory", "best_effort")}
+    about = {name: getattr(told, name) for name in ("pod", "node", "compute", "memory")}
     assert about == {
         "pod": "kube-system/pod-stray",
         "node": "n0",
         "compute": 100,
         "memory": 8_000,
-        "best_effort": 0,
     }
 
 
-def test_pods_that_ask_for_nothing_of_ours_are_not_meant(caplog: pytest.LogCaptureFixture) -> None:
-    """They have no grant either, on every node."""
+def test_a_command_that_draws_a_picture_of_its_own_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """It says so where it is asked, and its own words are the user's."""
     caplog.set_level(logging.WARNING)
+    picture_with(counting(make_node("n1", gpus("n1", 2)))).pod_seen(at("n1", 100))
+    assert not caplog.records
+
+
+def test_pods_that_ask_for_nothing_of_ours_are_not_meant() -> None:
+    """They have no grant either, on every node."""
     stage = staged(1)
     plain = replace(at("n0", 10), spec=replace(at("n0", 10).spec, containers=[]))
     stage.picture.pod_lies(plain)
     assert not stage.picture.hosts.ungranted
-    assert not caplog.records
 
 
 # --- kube-scheduler's calls ------------------------------------------------------------------------------------------
