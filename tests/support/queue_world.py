@@ -43,7 +43,7 @@ replace = msgspec.structs.replace
 class QueueWorld(Stage):
     """One centre's queues among all of them; `chance` decides whatever a step leaves open."""
 
-    # Those that operators make; a world with seeds of its own may have others.
+    # Those that operators make.
     queue_names: tuple[str, ...] = ("o", "p", "a", "b", "c", "default")
 
     def __init__(self, *, settings: QueueSettings = SETTINGS) -> None:

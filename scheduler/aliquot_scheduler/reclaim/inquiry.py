@@ -125,6 +125,7 @@ class Inquiry:
         return Planner(
             picture=standing.picture,
             cards=standing.cards,
+            enrolment=standing.enrolment,
             books=standing.books,
             clearings=Clearings(picture=standing.picture, max_grace=standing.settings.max_grace),
             residents=self._residents,

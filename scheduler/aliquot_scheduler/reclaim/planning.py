@@ -17,12 +17,13 @@ from contextlib import contextmanager
 
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, longest_grace
+from aliquot_scheduler.queues.judging.enrolment import Enrolment
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, held, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.books import Books
-from aliquot_scheduler.queues.waiting.waiter import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.lacking import lacking_for
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.patience import DEPTHS, FIRST, Patience, Start
@@ -48,6 +49,7 @@ class Planner:
         *,
         picture: Picture,
         cards: Cards,
+        enrolment: Enrolment,
         books: Books,
         clearings: Clearings,
         residents: Residents,
@@ -57,6 +59,7 @@ class Planner:
         """`moved` is who goes and comes again to room that is kept for it (UIDs)."""
         self._picture = picture
         self._cards = cards
+        self._enrolment = enrolment
         self._books = books
         self._clearings = clearings
         self._residents = residents
@@ -103,14 +106,19 @@ class Planner:
         With `moving` others may be moved for an owner, where that alone helps; looked for from `start` on.
         """
         self._relieving.lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
-        clearing = self._planned(candidate, self._rights(candidate, policy), residents=self._residents)
-        return self._rearranged(candidate, policy, start=start) if clearing is None and moving else clearing
+        tried = candidate
+        for tried in self._relieving.kept_off(candidate, without=self._enrolment.without):
+            if clearing := self._planned(tried, self._rights(tried, policy), residents=self._residents):
+                return clearing
+        return self._rearranged(tried, policy, start=start) if moving else None
 
     def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """The same as if no disruption budget kept what was lent; inside a queue they hold."""
-        lacks, rights = self._relieving.lacks, self._as_owner(candidate, policy)
+        lacks, residents = self._relieving.lacks, self._residents.past_budgets()
         self._forget_the_search()
-        clearing = self._planned(candidate, rights, residents=self._residents.past_budgets())
+        variants = self._relieving.kept_off(candidate, without=self._enrolment.without)
+        plans = (self._planned(one, self._as_owner(one, policy), residents=residents) for one in variants)
+        clearing = next((plan for plan in plans if plan is not None), None)
         self._forget_the_search()
         self._relieving.lacks = lacks
         return clearing
@@ -164,8 +172,9 @@ class Planner:
 
     def _found(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:
         if self._made_room(search, candidate, rights):
-            self._spare(search, candidate)
-            if clearing := self._judged(search, candidate, rights):
+            search.places[:], settled = held(search.places, candidate, self._as_it_lies)
+            self._spare(search, settled)
+            if clearing := self._judged(search, settled, rights):
                 return clearing
         for one in search.victims.values():
             self._outlook.stays(one)
@@ -223,6 +232,10 @@ class Planner:
         if not relieved(search, candidate, rights, but=ROOT) or not self._settling.settle(search, candidate):
             return False
         return relieved(search, candidate, rights)
+
+    def _as_it_lies(self, place: Place) -> Waiter:
+        """What it takes of other models it will not take: nobody goes for that."""
+        return self._enrolment.held_to(place.waiter, node=place.node, gpus=place.claims)
 
     def _spare(self, search: Search, candidate: Candidate) -> None:
         """Let everybody stay whom neither cards nor queues want gone."""

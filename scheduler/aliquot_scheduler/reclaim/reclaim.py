@@ -83,6 +83,7 @@ class Reclaim:
         planner = Planner(
             picture=self._picture,
             cards=register.cards,
+            enrolment=register.enrolment,
             books=register.books,
             clearings=register.clearings,
             residents=self.residents(now=now, wall=wall, budgets=budgets),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.judging.elsewhere import Without, kept_off
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
@@ -23,12 +24,26 @@ class Relieving:
         self._outlook = outlook
         # By rights, queue and dimension: the least that was asked for which all who may go were too few.
         self._in_vain: dict[tuple[object, str, int], int] = {}
-        # What queues lacked at the end of the last plan that came to nothing.
+        # What queues lacked at the end of the last plan that came to nothing; and as which refusal.
         self.lacks = ""
+        self._refusal: Refusal | None = None
 
     def forget_the_search(self) -> None:
         """What was found out while others might go than may now."""
         self._in_vain.clear()
+
+    def kept_off(self, candidate: Candidate, *, without: Without) -> Iterator[Candidate]:
+        """It; and while nothing comes of that, kept off one more model of which queues lack what nobody may give."""
+        tried: Candidate | None = candidate
+        while tried is not None:
+            self._refusal = None
+            yield tried
+            tried = self._kept_off(tried, without=without)
+
+    def _kept_off(self, candidate: Candidate, *, without: Without) -> Candidate | None:
+        if (lack := self._refusal) is None:
+            return None
+        return kept_off(candidate, lack.dimension, dimensions=self._ledger.tree.dimensions, without=without)
 
     def relieved(self, search: Search, candidate: Candidate, rights: Rights, *, but: str | None = None) -> bool:
         """Whether what queues lack for it is there with whom it takes for that: those who use it.
@@ -85,6 +100,7 @@ class Relieving:
 
     def note(self, lack: Refusal | None, candidate: Candidate, rights: Rights) -> None:
         """What an owner lacks of queues though all have gone who were taken, to be told."""
+        self._refusal = lack or self._refusal
         if not rights.by_priority:
             wording = Wording(ledger=self._ledger, stock=self._outlook.stock(), away=self._outlook.away())
             self.lacks = "" if lack is None else wording.of_refusal(lack, candidate.first)

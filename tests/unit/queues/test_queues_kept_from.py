@@ -459,3 +459,20 @@ def test_no_node_is_kept_from_whose_guarantee_the_head_waits_for(seen_last: str)
     assert stage.run(after=2.0) == ["own"]
     stage.end("own")
     assert stage.run(after=2.0) == ["head"]
+
+
+@pytest.mark.parametrize(
+    "then", [{}, {"a": queue(limit=100)}], ids=["its queue is gone", "it asks more than its limit"]
+)
+def test_no_node_is_kept_for_a_head_that_can_not_come_in_any_more(then: dict[str, QueueSpec]) -> None:
+    """It had lost patience before: its node idled half of the time, for as long as it was there."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(2,), settings=QueueSettings(patience=10.0, hold=900.0))
+    stage.submit("runs", 100, queue="b")
+    assert stage.run() == ["runs"]
+    stage.submit("head", 200, queue="a")
+    for _ in range(2):
+        assert stage.run(after=11.0) == []
+    stage.submit("small", 100, queue="b")
+    assert stage.run(after=1.0) == []
+    stage.queues.queues_seen({"b": queue()} | then)
+    assert stage.run(after=1.0) == ["small"]

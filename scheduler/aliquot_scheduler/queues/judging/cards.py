@@ -199,9 +199,10 @@ class Cards:
         return [0, *(2 + 2 * n for n, m in enumerate(self._models) if gpu and m.admits(*gpu.model_names))]
 
     def models_without(self, node: str, uuids: Iterable[str]) -> list[str]:
-        """The models that queues name of which none of these GPUs of a node is."""
-        inventory = self.picture.nodes[node].inventory
-        gpus = [gpu for gpu in map(inventory.gpu, uuids) if gpu]
+        """The models that queues name of which none of these GPUs of a node is; none if the node is gone."""
+        if (known := self.picture.nodes.get(node)) is None:
+            return []
+        gpus = [gpu for gpu in map(known.inventory.gpu, uuids) if gpu]
         models = zip(self._named, self._models, strict=True)
         return [name for name, model in models if not any(model.admits(*gpu.model_names) for gpu in gpus)]
 

@@ -25,13 +25,13 @@ def admissible(
     first = refusal = rules.refusal(candidate)
     tried: Candidate | None = candidate
     while refusal and tried:
-        tried = _kept_off(tried, refusal.dimension, dimensions=dimensions, without=without)
+        tried = kept_off(tried, refusal.dimension, dimensions=dimensions, without=without)
         if tried and (refusal := rules.refusal(tried)) is None:
             return tried, None
     return candidate, first
 
 
-def _kept_off(candidate: Candidate, dimension: int, *, dimensions: Dimensions, without: Without) -> Candidate | None:
+def kept_off(candidate: Candidate, dimension: int, *, dimensions: Dimensions, without: Without) -> Candidate | None:
     """One of them less on cards of the model that this dimension is about; None if nobody can do without those."""
     model = dimensions.model_of(dimension)
     for place in reversed(range(len(candidate.members))) if model else ():

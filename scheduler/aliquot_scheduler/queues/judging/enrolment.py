@@ -7,7 +7,7 @@ it would be the head of it for ever, and what is held back for it would never be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,6 @@ from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
-from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.fit.bounds import without_models
 from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
@@ -114,15 +113,15 @@ class Enrolment:
             now = self.without(now, model) or now
         return now
 
-    def held_to(self, waiter: Waiter, promise: Promise) -> Waiter:
-        """The same pod, kept off models on which it was promised nothing, as far as its queue counts those.
+    def held_to(self, waiter: Waiter, *, node: str, gpus: Iterable[str]) -> Waiter:
+        """The same pod, kept off models on which it has no place, as far as its queue counts those.
 
         Else of cards that come free at once a queue with limits for each model would have half: what is not bound yet
         would count for all of them. Not where kube-scheduler may have to choose another node than was promised.
         """
         if may_go_elsewhere(waiter):
             return waiter
-        for model in self._cards.models_without(promise.node, promise.plan.claims):
+        for model in self._cards.models_without(node, gpus):
             if self._tree.counts(waiter.queue, model):
                 waiter = self.without(waiter, model) or waiter
         return waiter

@@ -222,7 +222,7 @@ class Register:
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
         self.showings.forget(waiter.uid)
-        held = self.enrolment.held_to(waiter, promise)
+        held = self.enrolment.held_to(waiter, node=promise.node, gpus=promise.plan.claims)
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)
         self.inside.keep_off(held.uid, held.off)
         self.second_turns.let_in(held, books=self.books)
@@ -300,7 +300,9 @@ class Register:
         self.take_as_waiting(pod)
 
     def _join(self, waiter: Waiter) -> None:
-        why = self.enrolment.why_never(waiter)
+        if why := self.enrolment.why_never(waiter):
+            # It is no head any more, by this tree: no node is kept for it.
+            self.memory.forget(waiter.uid)
         if why or not self.making_room.begin_for_substitute(waiter, now=self.now):
             self.hall.join(waiter, why_never=why, books=self.books)
 

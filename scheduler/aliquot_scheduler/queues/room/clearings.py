@@ -15,7 +15,7 @@ all are gone who were asked to go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -65,6 +65,11 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
         """By which it is known."""
         return self.candidate.uid
 
+    def held(self, hold: Callable[[Place], Waiter]) -> Clearing:
+        """The same, each kept off models on which it has no place there (`hold`)."""
+        places, candidate = held(self.places, self.candidate, hold)
+        return msgspec.structs.replace(self, candidate=candidate, places=places)
+
     def begun(self, *, now: float, wall: float) -> Clearing:
         """The same, with what the clock on the wall says of it."""
         return msgspec.structs.replace(self, since_wall=wall, until_wall=wall + self.until - now)
@@ -73,6 +78,16 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     def nodes(self) -> list[str]:
         """Where room is made."""
         return sorted({place.node for place in self.places})
+
+
+def held(
+    places: Sequence[Place], candidate: Candidate, hold: Callable[[Place], Waiter]
+) -> tuple[tuple[Place, ...], Candidate]:
+    """Places, and who is to lie there, kept off models on which they have none: so they will be let in."""
+    kept = tuple(msgspec.structs.replace(place, waiter=hold(place)) for place in places)
+    by_uid = {place.waiter.uid: place.waiter for place in kept}
+    members = tuple(by_uid.get(member.uid, member) for member in candidate.members)
+    return kept, Candidate(members=members, amounts=summed(members))
 
 
 class Clearings:
@@ -135,16 +150,10 @@ class Clearings:
         self._taken.pop(clearing.uid, None)
         self._not_before.pop(clearing.uid, None)
 
-    def read_anew(self, read: Callable[[str], Waiter | None]) -> None:
+    def read_anew(self, read: Callable[[Place], Waiter]) -> None:
         """Pods come to something else now, by other queues or hardware; `read` says what, of all of them."""
-        for clearing in self._standing.values():
-            members = [waiter for place in clearing.places if (waiter := read(place.waiter.uid))]
-            places = tuple(
-                msgspec.structs.replace(place, waiter=waiter)
-                for place, waiter in zip(clearing.places, members, strict=True)
-            )
-            candidate = Candidate(members=tuple(members), amounts=summed(members))
-            self._standing[clearing.uid] = msgspec.structs.replace(clearing, candidate=candidate, places=places)
+        for uid, clearing in self._standing.items():
+            self._standing[uid] = clearing.held(read)
 
     def unasked(self, clearing: Clearing, *, bound: Mapping[str, Waiter]) -> list[Waiter]:
         """Who is to be asked to go now; of those who run, by the last word on each, not who goes by itself in time."""

@@ -47,7 +47,8 @@ class MakingRoom:
         self._wait_anew = wait_anew
 
     def begin(self, clearing: Clearing) -> None:
-        """Room is made for some who wait in a line: they rest until it is there."""
+        """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
+        clearing = clearing.held(self._as_it_lies)
         self.clearings.make(clearing)
         self.refuges.open(clearing.moves, until=clearing.until + _COMES, whose=clearing.uid)
         for place in clearing.places:
@@ -158,4 +159,9 @@ class MakingRoom:
         for clearing in self.clearings:
             if self.why_unwanted(clearing):
                 self.call_off(clearing)
-        self.clearings.read_anew(self._hall.resting)
+        self.clearings.read_anew(self._as_it_lies)
+
+    def _as_it_lies(self, place: Place) -> Waiter:
+        """One for whom room is made, as it counts by now."""
+        waiter = self._hall.resting(place.waiter.uid) or place.waiter
+        return self._planting.enrolment.held_to(waiter, node=place.node, gpus=place.claims)

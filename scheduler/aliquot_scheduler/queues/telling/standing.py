@@ -86,14 +86,14 @@ class Standing:
         forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=plan.tree, forgetting=forgetting)
         self.books.capacity = self.cards.stock().capacity
-        self._enrolment = Enrolment(
+        self.enrolment = Enrolment(
             names=names,
             cards=self.cards,
             tree=plan.tree,
             homes=plan.homes,
             user_label=settings.user_label,
         )
-        self._hall = Hall(why_never=self._enrolment.why_gang_never)
+        self._hall = Hall(why_never=self.enrolment.why_gang_never)
         # Who has a place.
         self.bound: list[Waiter] = []
         self._promised: list[Waiter] = []
@@ -115,7 +115,7 @@ class Standing:
             if pod.ended:
                 continue
             if self.state(waiter).is_in:
-                self.books.put(waiter, self._enrolment.charge(waiter))
+                self.books.put(waiter, self.enrolment.charge(waiter))
                 self._running[waiter.queue] = self._running.get(waiter.queue, 0) + 1
                 (self.bound if pod.spec.node_name else self._promised).append(waiter)
             else:
@@ -187,7 +187,7 @@ class Standing:
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits, or as one that was let in."""
         is_in = state_of(pod, names=self._names).is_in
-        return self._enrolment.holder(pod) if is_in else self._enrolment.waiter(pod)
+        return self.enrolment.holder(pod) if is_in else self.enrolment.waiter(pod)
 
     def state(self, waiter: Waiter) -> State:
         """By what is written on it."""
@@ -236,12 +236,12 @@ class Standing:
 
     def why_never(self, waiter: Waiter) -> str:
         """Why a pod can't be let in, whatever others do; empty if it could."""
-        why = self._enrolment.why_never(waiter)
+        why = self.enrolment.why_never(waiter)
         return why or self._hall.why_nowhere(waiter.uid)
 
     def is_barred(self, waiter: Waiter) -> bool:
         """Whether a pod may not wait in its queue, whatever it asks."""
-        return self._enrolment.is_barred(waiter)
+        return self.enrolment.is_barred(waiter)
 
     def may_fit(self, waiter: Waiter) -> bool:
         """Whether some card may have room for a pod; never wrongly no."""
@@ -266,7 +266,7 @@ class Standing:
         """What the numbers say against letting a pod in, were it the first of all."""
         candidate = self.candidate(waiter)
         rules = Rules(ledger=self.books.ledger, cards=self.cards)
-        dimensions, without = self.plan.tree.dimensions, self._enrolment.without
+        dimensions, without = self.plan.tree.dimensions, self.enrolment.without
         return admissible(candidate, rules=rules, dimensions=dimensions, without=without)[1]
 
     def gathering(self, waiter: Waiter) -> Gathering | None:
@@ -281,7 +281,7 @@ class Standing:
 
     def order(self) -> Iterator[Waiter]:
         """Everybody in a line, in the order of their turns; afterwards nothing of this standing may be asked."""
-        return succession(books=self.books, hall=self._hall, enrolment=self._enrolment, now=_NOW)
+        return succession(books=self.books, hall=self._hall, enrolment=self.enrolment, now=_NOW)
 
     def before(self, waiter: Waiter) -> list[Waiter] | None:
         """Whose turns come before a pod's; None if it is in no line. Nothing may be asked afterwards."""
