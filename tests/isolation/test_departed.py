@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from aliquot_agent.isolation.departed import Departed
+from aliquot_agent.isolation.departed import Departed, Life, Living
 from aliquot_agent.isolation.node_processes import NodeProcesses
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_kube.clock import SystemClock
@@ -34,10 +35,21 @@ def namespaces() -> None:
         skip_or_fail("native", f"no pid namespaces can be made here: {error}")
 
 
-def agent_of(world: World) -> Departed:
+def agent_of(world: World, *, living: Living | None = None) -> Departed:
     """The agent's look at the containers of that world."""
     files = SliceFiles(folder=world.folder, library=world.folder / "none")
-    return Departed(files=files, living=NodeProcesses(), clock=SystemClock())
+    return Departed(files=files, living=living or NodeProcesses(), clock=SystemClock())
+
+
+class OfOneNamespace:
+    """Only those who live in the pid namespace of a tenant's first child."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._namespace = Path(f"/proc/{first_child(tenant)}/ns/pid").stat().st_ino
+
+    def living(self, born: Collection[int]) -> set[Life]:
+        """As the kernel tells."""
+        return {life for life in NodeProcesses().living(born) if life.namespace == self._namespace}
 
 
 def twins(container: Container) -> tuple[Tenant, Tenant]:
@@ -56,9 +68,14 @@ def twins(container: Container) -> tuple[Tenant, Tenant]:
 
 def first_of_its_namespace(one: Tenant) -> int:
     """When the child began that `unshare` made."""
+    return NodeProcesses().born(first_child(one))
+
+
+def first_child(one: Tenant) -> int:
+    """The process that `unshare` made."""
     own = one.process.pid
     (child,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-    return NodeProcesses().born(int(child))
+    return int(child)
 
 
 def charged(container: Container) -> int:
@@ -105,7 +122,7 @@ async def test_who_lives_in_a_nested_namespace_keeps_its_charge(world: World) ->
 
 async def test_who_sees_no_processes_of_its_namespace_judges_none(world: World) -> None:
     """A sandbox with pids of its own and the /proc of whoever made it: there its numbers are others' or nobody's."""
-    container, agent = world.container(memory_mib=1500), agent_of(world)
+    container = world.container(memory_mib=1500)
     without_its_own = [part for part in NESTED if part != "--mount-proc"]
     # Its second process: who has the first one's number outside is seldom to be looked at.
     one = container.run(under=[*without_its_own, "sh", "-c", '"$0"; exit']).started()
@@ -114,6 +131,8 @@ async def test_who_sees_no_processes_of_its_namespace_judges_none(world: World) 
     assert one.ask("fork linear 100000000").split() == ["0", "1", OUT_OF_MEMORY]
     assert container.peak <= 1500 * MIB
     assert charged(container) == 1496
+    # Anybody on this machine who began in that tick with that number would count as the one that ended.
+    agent = agent_of(world, living=OfOneNamespace(one))
     for _ in range(2):
         await agent.look()
     assert charged(container) == 1100

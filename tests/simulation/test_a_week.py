@@ -124,5 +124,6 @@ def test_after_days_the_agent_remembers_no_more_than_after_two() -> None:
     world.play(week.live(weighed=(2, DAYS)))
     early, late = week.weights.values()
     assert late.kib < early.kib + ALLOWED_KIB, f"{early.kib:.0f} KiB on the second day, {late.kib:.0f} on the last"
-    assert late.tasks <= early.tasks + 1, f"{early.tasks} tasks on the second day, {late.tasks} on the last"
+    # Some watch may just be opened anew; a task for each who came would be hundreds.
+    assert late.tasks <= early.tasks + 5, f"{early.tasks} tasks on the second day, {late.tasks} on the last"
     assert world.judge.starts > 400, f"only {world.judge.starts} containers started"
