@@ -224,7 +224,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """Pod annotation: since when it is shown to a cluster autoscaler, and how often it was."""
+        """Pod annotation: since when it is shown to a cluster autoscaler, how often it was, and by whose quota."""
         return self.of("shown")
 
     @property

@@ -166,7 +166,7 @@ class Stage:
             queue = self.queues.charged_in(uid)
             notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {})
             if (turn := self.turns.get(uid)) and turn.shown:
-                notes |= {NAMES.shown: written(wall=WALL + self.now, times=turn.shown)}
+                notes |= {NAMES.shown: written(wall=WALL + self.now, times=turn.shown, queue=turn.queue)}
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             self.see(
                 msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))

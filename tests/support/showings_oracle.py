@@ -17,8 +17,8 @@ class ShowingsOracle:
     """Since when each is shown whose gate was lifted for that, whatever the leader keeps of it."""
 
     def __init__(self) -> None:
-        # By UID: since when, and by which turn.
-        self._since: dict[str, tuple[float, Turn]] = {}
+        # By UID: since when, and as it was then.
+        self._since: dict[str, tuple[float, Waiter]] = {}
         self._seen: dict[str, Turn] = {}
         self.new: set[str] = set()
         self.count = 0
@@ -32,9 +32,11 @@ class ShowingsOracle:
         uid = turn.pod.metadata.uid
         self._seen[uid] = turn
         self.count += 1
-        if before := self._since.get(uid):
+        holder = next(one for one in world.queues.waiting() if one.uid == uid)
+        before = self._since.get(uid)
+        if before and (before[1].queue, before[1].number) == (holder.queue, holder.number):
             assert world.now >= before[0] + 2 * _LASTS, (uid, before[0], world.now)
-        self._since[uid] = world.now, turn
+        self._since[uid] = world.now, holder
         self.new.add(uid)
 
     def forget(self, uid: str) -> None:
@@ -55,14 +57,10 @@ class ShowingsOracle:
 
     def check_new(self, world: Stage) -> None:
         """No gate is lifted by quota that another was shown by whose time runs."""
-        waiting = {waiter.uid: waiter for waiter in world.queues.waiting()}
-        nodes = world.queues.books.ledger.tree.nodes
-        lasting = [uid for uid, (since, _) in self._since.items() if since + _LASTS > world.now]
-        standing = [waiting[uid] for uid in lasting if uid in waiting and world.queues.is_in_line(uid)]
-        growing = (one for one in standing if nodes[one.queue].spec.autoscale and not nodes[one.queue].stop)
-        # A group that has lost one of those that were shown with it is shown no more, until another one is.
-        running = [one for one in growing if one.group is None or one.uid in world.queues.register.showings.shown]
-        _within(world, running, at=[waiting[uid] for uid in self.new])
+        waiting = {waiter.uid for waiter in world.queues.waiting()}
+        running = [holder for uid, (since, holder) in self._since.items() if since + _LASTS > world.now]
+        running = [holder for holder in running if holder.uid in waiting]
+        _within(world, running, at=[self._since[uid][1] for uid in self.new])
 
 
 def _within(world: Stage, some: Sequence[Waiter], *, at: Sequence[Waiter]) -> None:

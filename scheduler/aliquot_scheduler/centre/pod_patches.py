@@ -59,7 +59,7 @@ def let_through(turn: Turn, *, queue: str, names: Names, wall: float) -> Patch:
         notes[names.promised] = " ".join((turn.promise.node, *turn.promise.plan.claims))
         gone = names.shown
     else:
-        notes[names.shown] = written(wall=wall, times=turn.shown)
+        notes[names.shown] = written(wall=wall, times=turn.shown, queue=turn.queue)
         gone = names.promised
     if gone in turn.pod.metadata.annotations:
         notes[gone] = None

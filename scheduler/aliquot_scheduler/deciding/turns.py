@@ -44,8 +44,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     promise: Promise | None
     number: int
-    # How often it was shown so, with this time.
+    # How often it was shown so, with this time; and by which queue's quota.
     shown: int = 0
+    queue: str = ""
 
 
 class Turns(Protocol):

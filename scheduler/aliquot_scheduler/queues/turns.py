@@ -156,7 +156,7 @@ class Queues:
         uid, register = pod.metadata.uid, self._register
         if not register.let_out(uid) and uid not in register.showings:
             return
-        register.showings.forget(uid)
+        register.growth.forget(uid)
         if pod.metadata.deletion_timestamp:
             # It was on its way when the watch told that it is to go.
             register.pod_gone(uid)

@@ -39,7 +39,11 @@ def written(stage: Stage, pod: Pod) -> Pod:
         # Of the pods that wait those have no gate that were shown to an autoscaler.
         turn = stage.turns.get(uid)
         gates = [] if turn else pod.spec.scheduling_gates
-        shown = {NAMES.shown: since_when(wall=WALL + stage.now, times=turn.shown)} if turn and turn.shown else {}
+        shown = (
+            {NAMES.shown: since_when(wall=WALL + stage.now, times=turn.shown, queue=turn.queue)}
+            if turn and turn.shown
+            else {}
+        )
         return replace(
             pod,
             metadata=replace(pod.metadata, annotations=pod.metadata.annotations | shown),

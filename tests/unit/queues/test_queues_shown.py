@@ -150,7 +150,7 @@ def test_a_pod_is_not_shown_for_ever() -> None:
     assert notice.reason == "NoNodeCame"
     assert notice.message.startswith(
         "no node came for it while it was shown to a cluster autoscaler for 1 minute (1 time); "
-        "it is shown again once GPUs or queues have changed, not before 2026-11-21T10:02:00Z; it counts as "
+        "it, or another that asks the same, is shown again at 2026-11-21T10:02:00Z at the earliest; it counts as "
     )
     stage.end("x")
     assert stage.run() == ["p"]

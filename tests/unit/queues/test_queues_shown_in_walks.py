@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.waiting.waiter import Waiter
+from support.centre import NAMES
 from support.queue_world import QueueWorld
 
 replace = msgspec.structs.replace
@@ -17,7 +19,7 @@ STEPS = (
     + ["let_in"] * 12
     + ["finish"] * 3
     + ["wait_a_while"] * 6
-    + ["edit"] * 2
+    + ["edit", "relabel", "delete"] * 2
     + ["delete", "plant", "home", "join", "restart", "node", "clock_back"]
 )
 
@@ -30,10 +32,33 @@ class Growing(QueueWorld):
         stop = spec.stop if self.chance.random() < 0.3 else ""
         return replace(spec, autoscale=self.chance.random() < 0.8, stop=stop)
 
+    def let_in(self) -> None:
+        """What a look passes over, since nothing has changed there, a look at everything finds no otherwise."""
+        growth = self.queues.register.growth
+        look = type(growth).look
+
+        def looked_twice(*, now: float) -> list[tuple[Waiter, int]]:
+            found, shown = look(growth, now=now), set(growth.showings.shown)
+            growth.look_anew()
+            assert look(growth, now=now) == []
+            assert growth.showings.shown == shown
+            return found
+
+        growth.look = looked_twice  # type: ignore[method-assign]
+        super().let_in()
+
     def wait_a_while(self) -> None:
         """Time passes by which some showings end, and some pauses."""
         self.now += self.chance.choice((0.5, 20.0, 61.0, 181.0, 400.0))
         self.desk.tell_time(self.now)
+
+    def relabel(self) -> None:
+        """Somebody who waits without a gate names another queue."""
+        known = [uid for uid, pod in self.pods.items() if not pod.spec.scheduling_gates and not pod.spec.node_name]
+        if known := [uid for uid in sorted(known) if uid in self.queues.register.showings]:
+            pod = self.pods[self.chance.choice(known)]
+            labels = pod.metadata.labels | {NAMES.queue: self.chance.choice((*sorted(self.specs), "gone"))}
+            self.see(replace(pod, metadata=replace(pod.metadata, labels=labels)))
 
     def edit(self) -> None:
         """The limit of one queue is another now."""

@@ -28,7 +28,7 @@ from support.centre import NAMES, WALL, asks, bound, gpus, make_lease, make_node
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
 NODES = (make_node("n1", gpus("n1", 4)),)
-SHOWN = {NAMES.shown: written(wall=WALL - 60.0, times=1)}
+SHOWN = {NAMES.shown: written(wall=WALL - 60.0, times=1, queue="")}
 TREE: Mapping[str, Any] = {
     "org": {"compute": {"limit": 300}},
     "a": {"parent": "org", "compute": {"guarantee": 100}, "namespaces": ["*"]},
@@ -191,7 +191,7 @@ def test_who_is_shown_to_an_autoscaler_is_told_so_in_its_queue() -> None:
     shown = let_in(waits("w1", "g", 50, annotations=SHOWN), admitted="False")
     (pod,) = waiting_pods("g", stand(*full, shown, of=growing))
     assert pod.why.startswith("it is shown to a cluster autoscaler: ")
-    long_ago = {NAMES.shown: written(wall=WALL - 1_000.0, times=2)}
+    long_ago = {NAMES.shown: written(wall=WALL - 1_000.0, times=2, queue="")}
     over = let_in(waits("w1", "g", 50, annotations=long_ago), admitted="False")
     (pod,) = waiting_pods("g", stand(*full, over, of=growing))
     assert (pod.reason, pod.why.partition(";")[0]) == (

@@ -52,7 +52,11 @@ class Usage(Generic[Who]):
 
     def admitted(self, who: Who, amounts: Sequence[int], *, now: float) -> None:
         """A pod of theirs that asks so much was let in: the penalty."""
-        part = 1.0 - self._forgetting.kept(self._forgetting.penalty)
+        self.held_for(who, amounts, seconds=self._forgetting.penalty, now=now)
+
+    def held_for(self, who: Who, amounts: Sequence[int], *, seconds: float, now: float) -> None:
+        """They have held so much more for so long until now, which nobody told."""
+        part = 1.0 - self._forgetting.kept(seconds)
         record = self._records.get(who, self._nothing)
         average = tuple(old + part * more for old, more in zip(self.of(who, now=now), amounts, strict=True))
         self._records[who] = Record(average=average, holds=record.holds, at=now)

@@ -1,22 +1,31 @@
 """Who is shown to a cluster autoscaler, from round to round: who of them is found by `showing.py`, and when it ends.
 
-Whoever is looked at stands apart meanwhile, charged and out of its line, so that the next one is judged beside it.
+What is below one uppermost queue is no matter of the others, since no end of cards is taken for given. So a look is
+taken only below those where anything has changed since the last one: what is used, asked or held back, who waits, whose
+time or pause is over. Elsewhere the same are shown as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.judging.planting import Planting
-from aliquot_scheduler.queues.letting_in.showing import Showing, growing
+from aliquot_scheduler.queues.letting_in.apart import Apart
+from aliquot_scheduler.queues.letting_in.showing import Showing
+from aliquot_scheduler.queues.letting_in.showing_order import Held, ShownLately, ShownShares
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.showings import Showings, World
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.showings import MINUTE, Showings, read, what_it_asks
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class Growth:
@@ -30,6 +39,7 @@ class Growth:
         hall: Hall,
         books: Books,
         memory: SweepMemory,
+        forgetting: Forgetting,
         stand_again: Callable[[Waiter], None],
     ) -> None:
         self._names = names
@@ -38,80 +48,153 @@ class Growth:
         self._books = books
         self._memory = memory
         self._stand_again = stand_again
+        self._lately = ShownLately(forgetting=forgetting)
         self.showings = Showings()
+        # What there was below each uppermost queue at the last look.
+        self._looked: dict[str, object] = {}
+        # Below which of them others may hold quota by being shown than is counted.
+        self._unsettled: set[str] = set()
+        self._names_below: dict[str, list[str]] = {}
         # By how much the clock on the wall is ahead.
         self.wall_ahead = 0.0
 
     def found(self, pod: Pod, *, now: float) -> None:
         """It is shown, or was, if that is written on it: by the leader before us, or since when we were not heard."""
-        said = pod.metadata.annotations.get(self._names.shown, "")
-        self.showings.found(pod.metadata.uid, said, now=now, wall=now + self.wall_ahead)
+        said = read(pod.metadata.annotations.get(self._names.shown, ""))
+        waiter = self._planting.enrolment.waiter(pod)
+        if said is None or waiter is None:
+            return
+        holder = msgspec.structs.replace(waiter, queue=said.queue or waiter.queue)
+        self.showings.found(holder, said, now=now, wall=now + self.wall_ahead)
+        since = self.showings.since(holder.uid)
+        seconds = min(now - since, MINUTE * self._minutes(holder.queue))
+        self._lately.was_shown(self._held(holder), tree=self._tree, seconds=seconds, now=now)
+        self._changed(holder.queue)
 
     def waits(self, pod: Pod, waiter: Waiter | None) -> None:
         """It is to wait; maybe in another queue than before, for something else, or nowhere."""
-        if waiter is None:
-            self.showings.forget(pod.metadata.uid)
-            return
-        self.showings.waits(waiter.uid, lifted=not pod.spec.scheduling_gates)
-        was = self._hall.find(waiter.uid)
-        if was is not None and (was.queue, was.number) != (waiter.queue, waiter.number):
-            self.showings.nobody_is_sure()
+        self.showings.waits(pod.metadata.uid, lifted=not pod.spec.scheduling_gates)
+        for one in (waiter, self._hall.find(pod.metadata.uid), self.showings.holder(pod.metadata.uid)):
+            if one is not None:
+                self._changed(one.queue)
+
+    def forget(self, uid: str) -> None:
+        """It has room, or is gone."""
+        if holder := self.showings.holder(uid):
+            self._changed(holder.queue)
+        self.showings.forget(uid)
+
+    def replant(self, *, now: float) -> None:
+        """There are other queues, or other cards."""
+        self._names_below.clear()
+        self._looked.clear()
+        self.showings.replant(self._planting.enrolment.anew)
+        self._lately.forget_others(tree=self._tree, now=now)
+        self._unsettled |= self._tree.nodes.keys()
+
+    def look_anew(self) -> None:
+        """Other hardware, by which gangs may start that could not, or the other way round."""
+        self._looked.clear()
 
     def tell_time(self, now: float) -> None:
         """Whose time is over is shown no more."""
-        self.showings.tell_time(now, minutes=self._minutes, world=self._world)
+        queues, uids = self.showings.tell_time(now, minutes=self._minutes)
+        # Some wait elsewhere by now, and may be shown there.
+        for queue in queues | {waiter.queue for waiter in map(self._hall.find, uids) if waiter}:
+            self._changed(queue)
 
     def look(self, *, now: float) -> list[tuple[Waiter, int]]:
         """Who is shown from now on, and how often that makes it."""
-        if not (queues := growing(self._hall, self._books.ledger.tree)):
-            self.showings.nobody_is_sure()
-            return []
+        new: list[tuple[Waiter, int]] = []
+        growing = self._growing()
+        self.showings.none_but_below(growing.keys())
+        for top, queues in growing.items():
+            there = self._there(top)
+            if self._looked.get(top) != there:
+                self._looked[top] = there
+                new += self._look_below(top, queues, now=now)
+        for uid in self.showings.shown:
+            # A node is to come for it: nobody is kept waiting for it meanwhile.
+            self._memory.forget(uid)
+        self._settle(now=now)
+        return new
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+    def _look_below(self, top: str, queues: Sequence[str], *, now: float) -> list[tuple[Waiter, int]]:
+        running, enrolment = self.showings.in_order(self._below(top)), self._planting.enrolment
+        apart = Apart(hall=self._hall, books=self._books, enrolment=enrolment, stand_again=self._stand_again)
+        held = [self._held(holder) for holder in running]
         look = Showing(
             queues,
+            running=running,
             books=self._books,
             hall=self._hall,
             showings=self.showings,
-            without=self._planting.enrolment.without,
-            world=self._world,
+            enrolment=enrolment,
+            apart=apart,
+            shares=ShownShares(self._lately, books=self._books, held=held, now=now),
             now=now,
         )
-        shown = self._let_stand_apart(look.without_gates())
-        out = list(look.put_out())
-        for waiter in out:
-            self._set_apart(waiter)
-        shown += self._let_stand_apart(look.new())
-        for waiter in (*shown, *out):
-            self._stand_again(waiter)
-        return self._begin(shown, look, now=now)
-
-    def _begin(self, shown: list[Waiter], look: Showing, *, now: float) -> list[tuple[Waiter, int]]:
-        self.showings.shown = frozenset(waiter.uid for waiter in shown)
-        for waiter in shown:
-            # A node is to come for it: nobody is kept waiting for it meanwhile.
-            self._memory.forget(waiter.uid)
-        new = [(waiter, look.times(waiter)) for waiter in shown if not self.showings.runs(waiter.uid)]
-        for waiter, times in new:
-            self.showings.begin(waiter.uid, now=now, times=times)
+        shown = look.found()
+        begun = [waiter for waiter in shown if not self.showings.runs(waiter.uid)]
+        new = [(waiter, self._begin(waiter, now=now)) for waiter in begun]
+        self.showings.shown_below(top, [waiter.uid for waiter in shown])
+        self._unsettled.add(top)
         return new
 
-    def _let_stand_apart(self, candidates: Iterator[Candidate]) -> list[Waiter]:
-        found: list[Waiter] = []
-        for candidate in candidates:
-            for member in candidate.members:
-                self._set_apart(member)
-            self._hall.gang_changed(candidate.first, books=self._books)
-            found += candidate.members
+    def _begin(self, holder: Waiter, *, now: float) -> int:
+        # As it is read without what it is kept off for now.
+        waiter = self._hall.find(holder.uid) or holder
+        times = self.showings.times(waiter) + 1
+        self.showings.begin(holder, asked=what_it_asks(waiter), now=now, times=times)
+        return times
+
+    def _settle(self, *, now: float) -> None:
+        for top in self._unsettled & self._tree.nodes.keys():
+            held = map(self._held, self.showings.in_order(self._below(top)))
+            self._lately.holds(top, held, tree=self._tree, now=now)
+        self._unsettled.clear()
+
+    def _growing(self) -> Mapping[str, list[str]]:
+        """The queues of which somebody might be shown, by their uppermost one; nearly always there are none."""
+        nodes, found = self._tree.nodes, defaultdict[str, list[str]](list)
+        for name in self._hall.lines:
+            if nodes[name].spec.autoscale and not nodes[name].stop:
+                found[top_of(name, self._tree)].append(name)
         return found
 
-    def _set_apart(self, waiter: Waiter) -> None:
-        self._hall.leave(waiter.uid, books=self._books)
-        self._books.put(waiter, self._planting.enrolment.charge(waiter))
+    def _there(self, top: str) -> object:
+        """What else may be shown by; who asks for it, and whose time runs, is told."""
+        accounts, lines = self._books.ledger.accounts, self._hall.lines
+        below = [accounts[name] for name in self._below(top)]
+        numbers = [(tuple(one.used), tuple(one.asked), tuple(one.held_below)) for one in below]
+        return numbers, [len(lines[one.node.name]) for one in below if one.node.name in lines]
+
+    def _below(self, top: str) -> Sequence[str]:
+        """It and all below it."""
+        if not self._names_below:
+            for name in self._tree.nodes:
+                self._names_below.setdefault(top_of(name, self._tree), []).append(name)
+        return self._names_below.get(top, ())
+
+    def _changed(self, queue: str) -> None:
+        top = top_of(queue, self._tree)
+        self._looked.pop(top, None)
+        self._unsettled.add(top)
+
+    def _held(self, holder: Waiter) -> Held:
+        return holder.user, self._planting.enrolment.charge(holder)
 
     @property
-    def _world(self) -> World:
-        return self._planting.count, tuple(self._books.capacity)
+    def _tree(self) -> Tree:
+        return self._books.ledger.tree
 
-    def _minutes(self, uid: str) -> float:
-        waiter, nodes = self._hall.find(uid), self._books.ledger.tree.nodes
-        node = nodes.get(waiter.queue) if waiter else None
+    def _minutes(self, queue: str) -> float:
+        node = self._tree.nodes.get(queue)
         return (node.spec if node else QueueSpec()).autoscale_minutes
+
+
+def top_of(queue: str, tree: Tree) -> str:
+    """The uppermost queue above one; of one that is gone the root."""
+    path = tree.path(queue)
+    return path[-2] if len(path) > 1 else path[-1]

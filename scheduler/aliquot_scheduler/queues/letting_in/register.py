@@ -85,6 +85,7 @@ class Register:
             hall=self.hall,
             books=self.books,
             memory=self.memory,
+            forgetting=self.forgetting,
             stand_again=self.stand_again,
         )
         self.showings = self.growth.showings
@@ -160,7 +161,7 @@ class Register:
         self.taking_over.forget(uid)
         self.probation.gone(uid)
         self.claims.gone(uid)
-        self.showings.forget(uid)
+        self.growth.forget(uid)
         self.past.forget(uid)
         if uid in self.inside.bound:
             self.stale.lost(self.inside.bound[uid])
@@ -221,7 +222,7 @@ class Register:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
         self.memory.forget(waiter.uid)
-        self.showings.forget(waiter.uid)
+        self.growth.forget(waiter.uid)
         held = self.enrolment.held_to(waiter, node=promise.node, gpus=promise.plan.claims)
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)
         self.inside.keep_off(held.uid, held.off)
@@ -266,7 +267,7 @@ class Register:
         waiter = known.of(pod) if known else self.enrolment.holder(pod)
         self.leave(uid)
         self.memory.forget(uid)
-        self.showings.forget(uid)
+        self.growth.forget(uid)
         self.past.forget(uid)
         self.past.heard.placed(pod.spec.scheduler_name)
         if waiter:
@@ -319,13 +320,14 @@ class Register:
             if waiter.shape.firm or self.enrolment.why_never(waiter) != self.hall.why_nowhere(waiter.uid):
                 self.take_as_waiting(waiter.pod)
         self.hall.look_anew(books=self.books)
+        self.growth.look_anew()
 
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
         self._planting.plant_anew()
-        self.showings.nobody_is_sure()
         waiting = self.hall.clear()
         self.books.replant(self._planting.tree, capacity=self.cards.stock().capacity)
+        self.growth.replant(now=self.now)
         for states in (self.inside.coming, self.inside.bound):
             for uid, was in states.items():
                 states[uid] = self.enrolment.anew(was)

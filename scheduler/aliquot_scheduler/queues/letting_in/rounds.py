@@ -52,7 +52,7 @@ class Rounds:
         if self._register.inside.under_way < MOST_AT_ONCE:
             yield from self._round(rooms, now=now)
         for waiter, times in self._register.growth.look(now=now):
-            turn = Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter), shown=times)
+            turn = Turn(pod=waiter.pod, promise=None, number=self._next_turn(waiter), shown=times, queue=waiter.queue)
             self._untold.append(turn)
         yield from self._untold_turns()
 

@@ -8,44 +8,38 @@ which nodes or quota would be kept for it: a node is to come.
 
 A gate that is lifted stays so, whoever comes first in another round. So those are charged first of all who have none
 any more: whose time runs, in the order in which they were shown (`waiting/showings.py`), then who has lost a turn. For
-whom there is no quota beside them any more is put out, and is charged all the same as long as its time runs: new ones,
-in the order of their turns, are shown only in what all that leaves. So no gate is lifted by quota that another pod was
-shown by in this round or any before, before that one's time is over.
+whom there is no quota beside them any more is put out, and is charged all the same as long as its time runs, where it
+was shown, wherever it waits by now: new ones are shown only in what all that leaves, least shown first
+(`showing_order.py`). So no gate is lifted by quota that another pod was shown by in this round or any before, before
+that one's time is over.
 
 Without room is whoever would be let in if there were no end of cards. So who waits only because free cards are held
 back for guarantees, or kept idle by reservations, is shown: the next node is for it. Who is kept out under a ceiling,
 by a limit or by what is held back there for others, is not: more cards would change nothing for it.
 
-All of them are put down anew in each round, so of one queue no more than a hundred are shown at a time (0.2 ms each):
-an autoscaler needs no longer list to begin with.
+All of them below one uppermost queue are put down anew when anything below that has changed, so there no more than a
+hundred are shown at a time (0.2 ms each): an autoscaler needs no longer list to begin with.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from aliquot_scheduler.queues.judging.cards import Stock
-from aliquot_scheduler.queues.judging.elsewhere import Without, admissible
+from aliquot_scheduler.queues.judging.elsewhere import admissible
+from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
+from aliquot_scheduler.queues.letting_in.apart import Apart
+from aliquot_scheduler.queues.letting_in.showing_order import ShownShares
 from aliquot_scheduler.queues.said.tree import UNLIMITED, Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.order import Order, Shares
-from aliquot_scheduler.queues.waiting.showings import Showings, World
+from aliquot_scheduler.queues.waiting.order import Order
+from aliquot_scheduler.queues.waiting.showings import Showings
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 
 MOST_SHOWN = 100
-
-# What is asked, by whose showing in vain others need not be shown: a shape in a queue, of a group also how it starts.
-_Asked = tuple[str, int, tuple[int, str] | None]
-
-
-def growing(hall: Hall, tree: Tree) -> list[str]:
-    """The queues of which somebody might be shown; nearly always there are none."""
-    nodes = tree.nodes
-    return [name for name in hall.lines if nodes[name].spec.autoscale and not nodes[name].stop]
 
 
 class _EndlessCards:
@@ -61,81 +55,68 @@ class _EndlessCards:
 
 
 class Showing:
-    """One look at those who found no room in a round; whoever is yielded the caller charges before it goes on."""
+    """One look at those below one uppermost queue who found no room in a round."""
 
     def __init__(
         self,
         queues: Sequence[str],
         *,
+        running: Sequence[Waiter],
         books: Books,
         hall: Hall,
         showings: Showings,
-        without: Without,
-        world: World,
+        enrolment: Enrolment,
+        apart: Apart,
+        shares: ShownShares,
         now: float,
     ) -> None:
+        """`queues` are those that show pods, and `running` whose time runs, as they are charged, first shown first."""
         self._queues = queues
+        self._running = running
         self._books = books
         self._hall = hall
         self._showings = showings
-        self._without = without
-        self._world = world
+        self._enrolment = enrolment
+        self._apart = apart
+        self._shares = shares
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=_EndlessCards(books.ledger.tree))
-        self._shown: Counter[str] = Counter()
         self._passed: set[tuple[str, object]] = set()
-        self._out: list[Candidate] = []
-        # How often who asks so was shown in vain; and until when nobody else is who asks it.
-        self._in_vain: dict[_Asked, tuple[int, float]] = {}
-        for uid, showing in showings.over().items():
-            if waiter := hall.find(uid):
-                times, again = self._in_vain.get(_asked(waiter), (0, 0.0))
-                self._in_vain[_asked(waiter)] = max(times, showing.times), max(again, showing.again)
+        self._shown: dict[str, Waiter] = {}
 
-    def without_gates(self) -> Iterator[Candidate]:
-        """Who is shown of those whose gates are lifted; first those whose time runs, as they were shown."""
-        running = [waiter for waiter in map(self._hall.standing, self._showings.in_order()) if waiter]
-        for waiter in (*running, *self._lost()):
-            queue = waiter.queue
-            if queue not in self._queues or not self._hall.stands(waiter.uid) or self._shown[queue] >= MOST_SHOWN:
-                continue
-            candidate = self._whole(waiter)
-            if candidate is None or self._hall.is_never(waiter):
-                continue
-            shown, refusal = self._admissible(candidate)
-            if refusal is None:
-                self._shown[queue] += len(shown.members)
-                yield shown
-            elif self._showings.runs(waiter.uid):
-                self._out.append(candidate)
+    def found(self) -> list[Waiter]:
+        """Who is shown, each kept off models where it has to be."""
+        for waiter in (*map(self._as_it_stands, self._running), *self._lost()):
+            if waiter and waiter.uid not in self._shown and len(self._shown) < MOST_SHOWN:
+                self._show_again(waiter)
+        for holder in self._running:
+            if holder.uid not in self._shown:
+                self._apart.hold(holder)
+        for candidate in self._new():
+            self._show(candidate)
+        self._apart.end()
+        return list(self._shown.values())
 
-    def put_out(self) -> Iterator[Waiter]:
-        """For whom there is no quota any more though their time runs."""
-        out = {member.uid: member for candidate in self._out for member in candidate.members}
-        yield from (waiter for waiter in out.values() if self._hall.stands(waiter.uid))
-
-    def new(self) -> Iterator[Candidate]:
-        """Who is shown beside all those."""
-        shares = self._books.shares(now=self._now)
-        firsts = {name: partial(self._first, name, shares) for name in self._queues}
-        for candidate in Order(ledger=self._books.ledger, shares=shares, candidates=firsts):
-            queue = candidate.first.queue
-            shown, refusal = self._admissible(candidate)
-            if refusal is not None:
-                self._passed.add((queue, candidate.first.mark))
-                continue
-            self._shown[queue] += len(candidate.members)
-            yield shown
-            shares.changed(queue)
-
-    def times(self, waiter: Waiter) -> int:
-        """Which time it is that who asks so is shown, beginning with one; who is shown in another's place counts on."""
-        return max(self._showings.times(waiter.uid), self._in_vain.get(_asked(waiter), (0, 0.0))[0]) + 1
+    def _as_it_stands(self, holder: Waiter) -> Waiter | None:
+        """One whose time runs, if it waits where it was shown, for what it was."""
+        waiter = self._hall.standing(holder.uid)
+        return waiter if waiter and self._showings.is_as_shown(waiter) else None
 
     def _lost(self) -> list[Waiter]:
         """Who has no gate, and no time of its own: its turn had room, and led to nothing."""
         lost = (uid for uid in self._showings.lifted if uid not in self._showings)
         return sorted(filter(None, map(self._hall.standing, lost)), key=lambda one: one.place)
+
+    def _show_again(self, waiter: Waiter) -> None:
+        candidate = self._whole(waiter) if waiter.queue in self._queues else None
+        if candidate is not None and not self._hall.is_never(waiter):
+            shown, refusal = self._admissible(candidate)
+            if refusal is None:
+                self._show(shown)
+
+    def _show(self, candidate: Candidate) -> None:
+        self._apart.show(candidate)
+        self._shown |= {member.uid: member for member in candidate.members}
 
     def _whole(self, waiter: Waiter) -> Candidate | None:
         """With those of its gang that it takes; None if they have not all been shown."""
@@ -149,19 +130,34 @@ class Showing:
         return Candidate(members=members, amounts=summed(members))
 
     def _is_out_already(self, waiter: Waiter) -> bool:
-        showings, uid = self._showings, waiter.uid
-        return showings.runs(uid) or (uid in showings.lifted and uid not in showings)
+        lost = waiter.uid in self._showings.lifted and waiter.uid not in self._showings
+        return lost or self._showings.is_as_shown(waiter)
 
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate, kept off models of which its queue has none for it; or why it is within no quota."""
         dimensions = self._books.ledger.tree.dimensions
-        return admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
+        return admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._enrolment.without)
 
-    def _first(self, queue: str, shares: Shares) -> Candidate | None:
+    def _new(self) -> Iterator[Candidate]:
+        """Who is shown beside all those; each is charged by the caller before it goes on."""
+        firsts = {name: partial(self._first, name) for name in self._queues if name in self._hall.lines}
+        for candidate in Order(ledger=self._books.ledger, shares=self._shares, candidates=firsts):
+            held = self._apart.without(candidate)
+            shown, refusal = self._admissible(candidate)
+            if refusal is not None:
+                self._apart.hold_again(held)
+                self._passed.add((candidate.first.queue, candidate.first.mark))
+                continue
+            for member in shown.members:
+                if not self._showings.runs(member.uid):
+                    self._shares.shown((member.user, self._enrolment.charge(member)))
+            yield shown
+
+    def _first(self, queue: str) -> Candidate | None:
         line = self._hall.lines.get(queue)
-        if line is None or self._shown[queue] >= MOST_SHOWN:
+        if line is None or len(self._shown) >= MOST_SHOWN:
             return None
-        for user in shares.in_order(queue, line.users()):
+        for user in self._shares.in_order(queue, line.users()):
             for head in line.heads(user, let_in=self._books.let_in):
                 if (queue, head.first.mark) in self._passed or self._hall.is_never(head.first):
                     continue
@@ -170,13 +166,7 @@ class Showing:
         return None
 
     def _may_be_shown(self, waiter: Waiter) -> bool:
-        """Not as long as the same was shown in vain; nor again by itself before anything has changed."""
+        """Not while the time runs for which it was shown elsewhere; nor as long as the same was shown in vain."""
         if self._showings.runs(waiter.uid):
-            return True
-        _, again = self._in_vain.get(_asked(waiter), (0, self._now))
-        return again <= self._now and self._showings.may_be_shown(waiter.uid, world=self._world)
-
-
-def _asked(waiter: Waiter) -> _Asked:
-    group = waiter.group
-    return waiter.queue, waiter.number, (group.minimum, group.topology) if group else None
+            return self._showings.is_as_shown(waiter)
+        return not self._showings.pauses(waiter, now=self._now)

@@ -183,7 +183,7 @@ class _Leader:
     def shown_in_vain(self, waiter: Waiter) -> str:
         register, showing = self._register, self._register.showings.of(waiter.uid)
         spec = self.books.ledger.tree.nodes[waiter.queue].spec
-        if showing is None or showing.over is None or not spec.autoscale:
+        if showing is None or not showing.over or not spec.autoscale:
             return ""
         again = showing.again + register.growth.wall_ahead
         return shown_in_vain(showing, minutes=spec.autoscale_minutes, again=again)

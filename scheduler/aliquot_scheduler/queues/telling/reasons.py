@@ -101,7 +101,7 @@ class _Reader:
 
     def shown_in_vain(self, waiter: Waiter) -> str:
         showing, spec = self._standing.showing(waiter), self.books.ledger.tree.nodes[waiter.queue].spec
-        if showing is None or showing.over is None:
+        if showing is None or not showing.over:
             return ""
         return shown_in_vain(showing, minutes=spec.autoscale_minutes, again=showing.again)
 

@@ -207,7 +207,7 @@ class Standing:
     def is_shown(self, waiter: Waiter) -> bool:
         """Whether its queue shows a pod to a cluster autoscaler, as far as others know: not beside whom it does."""
         showing, ledger = self.showing(waiter), self.books.ledger
-        if showing is None or showing.over is not None or ledger.tree.nodes[waiter.queue].stop:
+        if showing is None or showing.over or ledger.tree.nodes[waiter.queue].stop:
             return False
         return not ledger.over(waiter.queue, waiter.amounts)
 

@@ -56,7 +56,7 @@ def says_shown(sentence: str) -> bool:
 def shown_in_vain(showing: Showing, *, minutes: int, again: float) -> str:
     """Of one that was shown to a cluster autoscaler for its time; `again` is by the clock on the wall."""
     so_long = f"{counted(minutes, 'minute')} ({counted(showing.times, 'time')})"
-    once_more = f"it is shown again once GPUs or queues have changed, not before {second_time(again)}"
+    once_more = f"it, or another that asks the same, is shown again at {second_time(again)} at the earliest"
     return f"no node came for it while it was shown to a cluster autoscaler for {so_long}; {once_more}"
 
 

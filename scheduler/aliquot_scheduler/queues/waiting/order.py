@@ -19,6 +19,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
+from typing import Protocol
 
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Effect, Ledger
@@ -29,6 +30,14 @@ from aliquot_scheduler.queues.waiting.users import Users
 from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 Standing = tuple[int, float, float, str]
+
+
+class Standings(Protocol):
+    """Who has how much of what is given out."""
+
+    def standing(self, name: str) -> Standing:
+        """Of a queue among its siblings: who has the smaller one comes first."""
+        ...
 
 
 class Shares:
@@ -110,7 +119,7 @@ class _Level:
             self._names.add(name)
             self._new.append(name)
 
-    def first(self, shares: Shares) -> str | None:
+    def first(self, shares: Standings) -> str | None:
         """Who has the smallest share; who has more than when it was put here goes back to its place."""
         for name in self._new:
             heapq.heappush(self._heap, (shares.standing(name), name))
@@ -130,7 +139,7 @@ class _Level:
 class _Levels:
     """Queues with candidates, level by level."""
 
-    def __init__(self, *, tree: Tree, shares: Shares) -> None:
+    def __init__(self, *, tree: Tree, shares: Standings) -> None:
         self._tree = tree
         self._shares = shares
         self._below: dict[str, _Level] = {}
@@ -162,7 +171,7 @@ class Order:
     """One round: every queue's candidates, each until it is let in or passed over."""
 
     def __init__(
-        self, *, ledger: Ledger, shares: Shares, candidates: Mapping[str, Callable[[], Candidate | None]]
+        self, *, ledger: Ledger, shares: Standings, candidates: Mapping[str, Callable[[], Candidate | None]]
     ) -> None:
         self._ledger = ledger
         self._candidates = candidates

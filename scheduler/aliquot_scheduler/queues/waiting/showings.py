@@ -1,42 +1,61 @@
-"""Who is shown to a cluster autoscaler: since when, for how long, and what becomes of them when that time is over.
+"""Who is shown to a cluster autoscaler: by which quota, since when, for how long, and what becomes of them after that.
 
 | state | from | ends when |
 |---|---|---|
 | shown | it had no room, and its gate is lifted (`showing.py`) | others have its quota: put out; time is over |
-| put out | others came in with room, by the quota that it was shown by | there is quota again: shown; time is over |
+| put out | others came in with room; or its user has changed it, or its group | it is as before: shown; time is over |
 | over | so many minutes after it was shown first, as its queue says | it may be shown anew |
 
 A gate that is lifted stays so, and an autoscaler goes on seeing the pod; so the time belongs to the pod, and runs on
-while it is put out, and when another leader begins: since when, and how often, is written on it with the lifted gate.
-Whose time is over is shown anew when GPUs or queues have changed since, and no sooner than after a pause that is as
-long as it was shown, and twice as long with each time more; or not at all. In that pause nobody else of its queue who
-asks the same is shown either: no autoscaler has brought a node for it.
+while it is put out, and when another leader begins: since when, how often, and by which queue's quota is written on it
+with the lifted gate. As long as its time runs that queue is charged with what it asked then, wherever it waits by now.
+
+Nobody of its queue who asks the same is shown anew before a pause is over that is as long as it was shown, and twice as
+long with each time more: no autoscaler has brought a node for that. The pause outlives the pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
 from aliquot_core.instants import second_time, seconds_of
+from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter
 
 MINUTE = 60.0
 _LONGEST_PAUSE = 86_400.0
 # More often is not counted: the pause has long been a day.
 _MOST_TIMES = 99
 
-# What was there of queues and GPUs when somebody's time was over: only whether it is another now counts.
-World = tuple[int, tuple[int, ...]]
+# What is asked, by whose showing in vain others need not be shown: a shape in a queue, of a group also how it starts.
+Asked = tuple[str, Shape, tuple[int, str] | None]
+# How long a queue shows pods, in minutes.
+Minutes = Callable[[str], float]
 
 
-class Showing(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one pod: since when, which time it is; and once that is over, what was there then, and how long it pauses."""
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written on a pod that is shown; of one that an older leader has shown the queue is not."""
 
     since: float
     times: int
-    over: World | None = None
+    queue: str = ""
+
+
+class Showing(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one pod: since when, which time it is; and once that is over, how long nobody is shown who asks the same."""
+
+    since: float
+    times: int
+    over: bool = False
     again: float = 0.0
+
+
+class _Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds quota by being shown: as it is charged, and what it asked then."""
+
+    holder: Waiter
+    asked: Asked
 
 
 class Showings:
@@ -44,8 +63,14 @@ class Showings:
 
     def __init__(self) -> None:
         self._known: dict[str, Showing] = {}
-        # For whom there is quota beside all who have room, and beside each other, by the last look.
-        self.shown: frozenset[str] = frozenset()
+        self._held: dict[str, _Held] = {}
+        self._holders_in: dict[str, set[str]] = {}
+        # How often who asks so was shown in vain; and until when nobody else is who asks it.
+        self._in_vain: dict[Asked, tuple[int, float]] = {}
+        self._pausing: set[Asked] = set()
+        # For whom there is quota beside all who have room, and beside each other, by the last look; by uppermost queue.
+        self.shown: set[str] = set()
+        self._shown_below: dict[str, frozenset[str]] = {}
         # Who waits and has no gate any more, for whatever reason.
         self.lifted: set[str] = set()
 
@@ -56,73 +81,140 @@ class Showings:
         """It waits, with our gate or without."""
         (self.lifted.add if lifted else self.lifted.discard)(uid)
 
-    def begin(self, uid: str, *, now: float, times: int) -> None:
-        """It is shown from now on."""
-        self._known[uid] = Showing(since=now, times=min(times, _MOST_TIMES))
+    def begin(self, holder: Waiter, *, asked: Asked, now: float, times: int) -> None:
+        """It is shown from now on, by the quota of the queue in which it waits now."""
+        self._known[holder.uid] = Showing(since=now, times=min(times, _MOST_TIMES))
+        self._hold(_Held(holder=holder, asked=asked))
 
-    def found(self, uid: str, said: str, *, now: float, wall: float) -> None:
-        """A pod that another leader has shown, by what is written on it."""
-        if (read := _read(said)) is not None:
-            since, times = read
-            # A clock that was set back since must not show it for longer.
-            self._known[uid] = Showing(since=min(now, since - wall + now), times=times)
+    def found(self, holder: Waiter, said: Said, *, now: float, wall: float) -> None:
+        """A pod that another leader has shown, by what is written on it; `holder` as its queue is charged with it."""
+        # A clock that was set back since must not show it for longer.
+        since = min(now, said.since - wall + now)
+        self._known[holder.uid] = Showing(since=since, times=said.times)
+        self._hold(_Held(holder=holder, asked=what_it_asks(holder)))
 
     def forget(self, uid: str) -> None:
         """It has room, or is gone."""
         self._known.pop(uid, None)
         self.lifted.discard(uid)
-        self.shown -= {uid}
+        self._let_go(uid)
 
-    def nobody_is_sure(self) -> None:
-        """There are other queues: who is shown still is found at the next look."""
-        self.shown = frozenset()
+    def replant(self, anew: Callable[[Waiter], Waiter]) -> None:
+        """There are other queues or cards: who is shown counts otherwise, and who still is, the next look finds."""
+        self.none_but_below(())
+        for uid, held in self._held.items():
+            self._held[uid] = msgspec.structs.replace(held, holder=anew(held.holder))
 
-    def times(self, uid: str) -> int:
-        """How often it was shown."""
-        return self._known[uid].times if uid in self._known else 0
+    def shown_below(self, top: str, uids: Iterable[str]) -> None:
+        """These are shown below an uppermost queue, by the last look there."""
+        self.shown -= self._shown_below.get(top, frozenset())
+        self._shown_below[top] = frozenset(uids)
+        self.shown |= self._shown_below[top]
+
+    def none_but_below(self, tops: Collection[str]) -> None:
+        """Below others nobody who waits could be."""
+        for top in self._shown_below.keys() - tops:
+            self.shown -= self._shown_below.pop(top)
+
+    def since(self, uid: str) -> float:
+        """When it was shown the last time."""
+        return self._known[uid].since
+
+    def times(self, waiter: Waiter) -> int:
+        """How often it was shown, or who asks the same was."""
+        own = self._known[waiter.uid].times if waiter.uid in self._known else 0
+        return max(own, self._in_vain.get(what_it_asks(waiter), (0, 0.0))[0])
 
     def runs(self, uid: str) -> bool:
         """Whether its time runs, and it is shown or put out."""
-        return uid in self._known and self._known[uid].over is None
+        return uid in self._held
 
     def of(self, uid: str) -> Showing | None:
         """What is known of a pod."""
         return self._known.get(uid)
 
-    def over(self) -> dict[str, Showing]:
-        """Whose time is over."""
-        return {uid: one for uid, one in self._known.items() if one.over is not None}
+    def holder(self, uid: str) -> Waiter | None:
+        """One whose time runs, as its queue is charged with it."""
+        return held.holder if (held := self._held.get(uid)) else None
 
-    def may_be_shown(self, uid: str, *, world: World) -> bool:
-        """Whether it never was, or may be anew once nobody pauses who asks the same."""
-        known = self._known.get(uid)
-        return known is None or (known.over is not None and known.over != world)
+    def is_as_shown(self, waiter: Waiter) -> bool:
+        """Whether one whose time runs waits where it was shown, for what it was."""
+        held = self._held.get(waiter.uid)
+        return held is not None and held.asked == what_it_asks(waiter)
 
-    def in_order(self) -> list[str]:
-        """Whose time runs, who was shown first first."""
-        return sorted((uid for uid in self._known if self.runs(uid)), key=lambda uid: (self._known[uid].since, uid))
+    def pauses(self, waiter: Waiter, *, now: float) -> bool:
+        """Whether the same was shown in vain lately."""
+        return bool(self._in_vain) and self._in_vain.get(what_it_asks(waiter), (0, now))[1] > now
 
-    def tell_time(self, now: float, *, minutes: Callable[[str], float], world: World) -> None:
-        """It is so late: whose time is over is shown no more."""
-        for uid, known in [(uid, one) for uid, one in self._known.items() if one.over is None]:
-            if known.since + MINUTE * minutes(uid) <= now:
-                again = known.since + _until_again(known.times, minutes=minutes(uid))
-                self._known[uid] = msgspec.structs.replace(known, over=world, again=again)
-                self.shown -= {uid}
+    def in_order(self, queues: Iterable[str]) -> list[Waiter]:
+        """Whose time runs of these queues, who was shown first first."""
+        uids = (uid for queue in queues for uid in self._holders_in.get(queue, ()))
+        in_time = sorted(uids, key=lambda uid: (self._known[uid].since, uid))
+        return [self._held[uid].holder for uid in in_time]
+
+    def tell_time(self, now: float, *, minutes: Minutes) -> tuple[set[str], list[str]]:
+        """It is so late; the queues in which a time, or a pause, is over, and whose time it is."""
+        ended, uids_ended = set[str](), list[str]()
+        for queue, uids in self._holders_in.items():
+            lasts = minutes(queue)
+            for uid in [uid for uid in uids if self._known[uid].since + MINUTE * lasts <= now]:
+                self._end(uid, minutes=lasts)
+                ended.add(queue)
+                uids_ended.append(uid)
+        for asked in [asked for asked in self._pausing if self._in_vain[asked][1] <= now]:
+            self._pausing.remove(asked)
+            ended.add(asked[0])
+        # How often is forgotten a day after the pause.
+        for asked in [asked for asked, (_, again) in self._in_vain.items() if again + _LONGEST_PAUSE <= now]:
+            del self._in_vain[asked]
+        return ended, uids_ended
+
+    def _end(self, uid: str, *, minutes: float) -> None:
+        known, asked = self._known[uid], self._held[uid].asked
+        again = known.since + _until_again(known.times, minutes=minutes)
+        self._known[uid] = msgspec.structs.replace(known, over=True, again=again)
+        times, until = self._in_vain.get(asked, (0, 0.0))
+        self._in_vain[asked] = max(times, known.times), max(until, again)
+        self._pausing.add(asked)
+        self._let_go(uid)
+
+    def _hold(self, held: _Held) -> None:
+        self._let_go(held.holder.uid)
+        self._held[held.holder.uid] = held
+        self._holders_in.setdefault(held.holder.queue, set()).add(held.holder.uid)
+
+    def _let_go(self, uid: str) -> None:
+        if held := self._held.pop(uid, None):
+            self._holders_in[held.holder.queue].remove(uid)
+            self.shown.discard(uid)
 
 
-def written(*, wall: float, times: int) -> str:
-    """What is written on a pod that is shown: since when, and which time it is."""
-    return f"{second_time(wall)} {times}"
+def what_it_asks(waiter: Waiter) -> Asked:
+    """Who asks the same as another is shown in vain as that one was."""
+    group = waiter.group
+    return waiter.queue, waiter.shape, (group.minimum, group.topology) if group else None
+
+
+def written(*, wall: float, times: int, queue: str) -> str:
+    """What is written on a pod that is shown: since when, which time it is, and by which queue's quota."""
+    return f"{second_time(wall)} {times} {queue}".rstrip()
+
+
+def read(said: str) -> Said | None:
+    """The same, read; by the clock on the wall. None where that is nothing."""
+    since, _, rest = said.partition(" ")
+    times, _, queue = rest.partition(" ")
+    if (at := seconds_of(since)) is None or not (times.isascii() and times.isdigit() and len(times) <= len("99")):
+        return None
+    return Said(since=at, times=max(1, int(times)), queue=queue)
 
 
 def told(said: str, *, minutes: float, wall: float) -> Showing | None:
     """What is written on a pod, by the clock on the wall; None where that is nothing."""
-    if (read := _read(said)) is None:
+    if (found := read(said)) is None:
         return None
-    since, times = read
-    # Of what there was of queues and GPUs then nothing is written.
-    over: World | None = (0, ()) if since + MINUTE * minutes <= wall else None
+    since, times = found.since, found.times
+    over = since + MINUTE * minutes <= wall
     return Showing(since=since, times=times, over=over, again=since + _until_again(times, minutes=minutes))
 
 
@@ -130,10 +222,3 @@ def _until_again(times: int, *, minutes: float) -> float:
     """How long after it was shown it may be shown again at the earliest."""
     lasts = MINUTE * minutes
     return lasts + min(_LONGEST_PAUSE, lasts * 2.0 ** (times - 1))
-
-
-def _read(said: str) -> tuple[float, int] | None:
-    since, _, times = said.partition(" ")
-    if (at := seconds_of(since)) is None or not (times.isascii() and times.isdigit() and len(times) <= len("99")):
-        return None
-    return at, max(1, int(times))
