@@ -1,13 +1,14 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
-        [--reserving 0] [--users 1] [--impatient] [--limits]
+        [--reserving 0] [--users 1] [--impatient] [--limits] [--autoscale]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
 of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
 `--reserving` so many of the queues keep their guarantee even while they use nothing, with `--users` each queue has so
 many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them, and with `--limits` all
-queues have limits, those above them such that nearly all of it is in use, and cards have room for all who wait.
+queues have limits, those above them such that nearly all of it is in use, and cards have room for all who wait. With
+`--autoscale` all queues show pods to a cluster autoscaler.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=1)
     parser.add_argument("--impatient", action="store_true")
     parser.add_argument("--limits", action="store_true")
+    parser.add_argument("--autoscale", action="store_true")
     asked = parser.parse_args()
     if asked.events < _LEAST_EVENTS:
         parser.error(f"--events {asked.events}: a percentile needs {_LEAST_EVENTS} events at least")
@@ -76,11 +78,11 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
         for _ in range(asked.queues):
             replay.decide()
     waits = [one for one in replay.jobs.values() if one.admitted is None]
-    memory = replay.queues.register.memory
+    memory, shown = replay.queues.register.memory, len(replay.queues.register.showings.shown)
     impatient = memory.patience.impatient(now=replay.now)
     print(
         f"{len(replay.running)} run, {len(waits)} wait; {len(impatient)} heads are impatient, "
-        f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}"
+        f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}; {shown} are shown"
     )
     # As the centre does once all is read.
     gc.collect()
@@ -120,6 +122,7 @@ def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:
             parent=f"org-{number % 10}",
             compute=Quota(guarantee=guarantee, limit=limits[1], lending_limit=0 if number < asked.reserving else None),
             namespaces=("*",),
+            autoscale=asked.autoscale,
         )
         for number in range(asked.queues)
     }

@@ -163,8 +163,10 @@ def _of_its_turn(told: Explanation, pod: Pod, *, standing: Standing, inquiry: In
     waiter = standing.waiter(pod)
     if waiter is None or not (pod.spec.scheduling_gates or standing.waits_without_gate(waiter)):
         return told
-    lost, shown = standing.has_lost_its_turn(waiter), standing.is_shown(waiter)
+    lost, shown = standing.has_lost_its_turn(waiter), waiter.uid in standing.shown
     told = _in_its_queue(told, waiter, standing=standing, inquiry=inquiry)
+    if others := standing.shown.instead_of(waiter):
+        told = msgspec.structs.replace(told, summary=f"{told.summary}; {others}")
     if shown:
         return msgspec.structs.replace(told, summary=as_shown(told.summary))
     if not lost or told.summary.startswith(_LOST):

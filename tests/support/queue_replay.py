@@ -15,9 +15,11 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.showings import written
 from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
@@ -97,7 +99,9 @@ class Replay:
         began = time.process_time()
         while turns := list(self.queues.turns(self.desk, now=self.now)):
             for turn in turns:
-                assert turn.promise is not None
+                if turn.promise is None:
+                    self._show(turn)
+                    continue
                 job, pod = self._waiting.pop(turn.pod.metadata.uid)
                 self._bind(job, with_grant(pod, turn.promise.plan.grant))
             self.decided += len(turns)
@@ -146,6 +150,15 @@ class Replay:
         return self.now
 
     # --- how it is done ----------------------------------------------------------------------------------------------
+    def _show(self, turn: Turn) -> None:
+        """Its gate is lifted, and it waits."""
+        job, pod = self._waiting[turn.pod.metadata.uid]
+        said = written(wall=WALL + self.now, times=turn.shown, queue=turn.queue)
+        meta = msgspec.structs.replace(pod.metadata, annotations=pod.metadata.annotations | {NAMES.shown: said})
+        shown = msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))
+        self._waiting[pod.metadata.uid] = job, shown
+        self._see(shown)
+
     def _pod(self, job: Job, uid: str) -> Pod:
         labels = {NAMES.queue: job.queue}
         notes = {NAMES.gpus: str(job.gpus)} if job.gpus else {}

@@ -73,8 +73,11 @@ class Growth:
 
     def waits(self, pod: Pod, waiter: Waiter | None) -> None:
         """It is to wait; maybe in another queue than before, for something else, or nowhere."""
-        self.showings.waits(pod.metadata.uid, lifted=not pod.spec.scheduling_gates)
-        for one in (waiter, self._hall.find(pod.metadata.uid), self.showings.holder(pod.metadata.uid)):
+        uid = pod.metadata.uid
+        self.showings.waits(uid, lifted=not pod.spec.scheduling_gates)
+        if uid in self.showings.shown and (waiter is None or not self.showings.is_as_shown(waiter)):
+            self.showings.shown.discard(uid)
+        for one in (waiter, self._hall.find(uid), self.showings.holder(uid)):
             if one is not None:
                 self._changed(one.queue)
 

@@ -8,6 +8,7 @@ patience. Who may read everything gets all of it, without asking the leader.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, models_of, plant
 from aliquot_scheduler.queues.telling.forms import SiblingStanding, UserStanding
 from aliquot_scheduler.queues.telling.report import recall, statuses
+from aliquot_scheduler.queues.telling.shown import Holder, Shown
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.succession import succession
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
@@ -35,7 +37,7 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.order import Shares
-from aliquot_scheduler.queues.waiting.showings import Showing, told
+from aliquot_scheduler.queues.waiting.showings import Showing, read, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
@@ -204,12 +206,13 @@ class Standing:
         leaving = (one for one in self.bound if one.pod.metadata.deletion_timestamp)
         return [one for one in leaving if not room.isdisjoint(holdings.of(one.uid))]
 
-    def is_shown(self, waiter: Waiter) -> bool:
-        """Whether its queue shows a pod to a cluster autoscaler, as far as others know: not beside whom it does."""
-        showing, ledger = self.showing(waiter), self.books.ledger
-        if showing is None or showing.over or ledger.tree.nodes[waiter.queue].stop:
-            return False
-        return not ledger.over(waiter.queue, waiter.amounts)
+    @cached_property
+    def shown(self) -> Shown:
+        """Who is shown to a cluster autoscaler, and who not since others are."""
+        without_gate = [one for found in self._waiting.values() for one in found if self.waits_without_gate(one)]
+        said = ((one, read(one.pod.metadata.annotations.get(self._names.shown, ""))) for one in without_gate)
+        holders = [Holder(waiter=one, said=words) for one, words in said if words]
+        return Shown(holders, books=self.books, wall=self._wall)
 
     def showing(self, waiter: Waiter) -> Showing | None:
         """Since when it was shown so, and whether that is over, as it is written on a pod that waits."""

@@ -136,13 +136,13 @@ def told_of(waiters: Iterable[Waiter], standing: Standing, *, due: Due = _nothin
 
 def _sentence(waiter: Waiter, why: Why, standing: Standing, *, due: Due) -> str:
     sentence = why.sentence()
-    if standing.is_shown(waiter):
+    if waiter.uid in standing.shown:
         sentence = as_shown(sentence)
     elif standing.has_lost_its_turn(waiter) and why.word != TURN_LOST:
         sentence = "its turn led to no binding" + ("" if why.word == WAITING else f": {sentence}")
     # The leader's word says that too.
     more = "" if why.word == NOBODY_GOES else due(waiter)
-    return f"{sentence}; {more}" if more else sentence
+    return "; ".join(filter(None, (sentence, standing.shown.instead_of(waiter), more)))
 
 
 def _pod(waiter: Waiter, *, place: int, never: bool, reason: str, why: str) -> WaitingPod:
