@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -102,6 +104,18 @@ def test_who_is_shown_takes_no_share_and_no_quota_of_others() -> None:
     assert stage.run() == ["b0", "c0"]
     assert stage.queues.books.usage.of("a", now=stage.now)[0] == 0
     assert stage.queues.books.users.of(("a", "team"), now=stage.now)[0] == 0
+
+
+def test_below_one_uppermost_queue_no_more_are_shown_than_a_list_holds() -> None:
+    """Its queues part the list; what is below another one has its own."""
+    specs = {"o": queue(), **{name: queue("o", autoscale=True) for name in "ab"}, "c": queue(autoscale=True)}
+    stage = Stage({**specs, "other": queue()}, nodes=(1,))
+    stage.submit("x", 100, queue="other")
+    assert stage.run() == ["x"]
+    for number in range(MOST_SHOWN):
+        for name in "abc":
+            stage.submit(f"{name}{number}", 10, queue=name)
+    assert Counter(uid[0] for uid in stage.round()) == {"a": MOST_SHOWN // 2, "b": MOST_SHOWN // 2, "c": MOST_SHOWN}
 
 
 def test_of_one_queue_no_more_are_shown_than_a_list_holds() -> None:

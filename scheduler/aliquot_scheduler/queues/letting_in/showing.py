@@ -18,7 +18,7 @@ back for guarantees, or kept idle by reservations, is shown: the next node is fo
 by a limit or by what is held back there for others, is not: more cards would change nothing for it.
 
 All of them below one uppermost queue are put down anew when anything below that has changed, so there no more than a
-hundred are shown at a time (0.2 ms each): an autoscaler needs no longer list to begin with.
+hundred are shown at a time (0.4 ms each): an autoscaler needs no longer list to begin with.
 """
 
 from __future__ import annotations
