@@ -7,7 +7,7 @@ so the domains of those who write on GPU nodes are named here; what is below the
 {{- if or (hasPrefix "kube-" .Release.Namespace) (eq .Release.Namespace "default") }}
 {{- fail (printf "the namespace %s is Kubernetes' own or everybody's: Aliquot guards its Leases and is taken away with its namespace; choose one for it alone, such as --namespace aliquot-system" .Release.Namespace) }}
 {{- end }}
-{{- range list "kubernetes.io" "k8s.io" "x-k8s.io" "nvidia.com" "amd.com" "intel.com" "habana.ai" "cert-manager.io" "coreos.com" }}
+{{- range list "kubernetes.io" "k8s.io" "x-k8s.io" "nvidia.com" "amd.com" "intel.com" "habana.ai" "cert-manager.io" "coreos.com" "volcano.sh" "project-hami.io" "run.ai" }}
 {{- if or (eq $.Values.domain .) (hasSuffix (printf ".%s" .) $.Values.domain) }}
 {{- fail (printf "domain is %s, and names of %s are others': Aliquot's guards would refuse what their owners write; choose one of your own, or aliquot.dev" $.Values.domain .) }}
 {{- end }}
