@@ -31,10 +31,10 @@ from aliquot_cli.tables import table
 from aliquot_cli.usage import read_used
 from aliquot_core.counting import agreed, counted
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import PODS
+from aliquot_scheduler.admission.profile import who_asks
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.explaining import Explanation, QueuePlace, by_its_condition
 from aliquot_scheduler.explaining import explain as explain_pod
@@ -94,17 +94,11 @@ async def _explained(pod: str, *, namespace: str, call: Call, page: str) -> Expl
         statuses=statuses,
         settings=settings.queues,
         rules=rules_told(settings),
-        scheduler=_asking(wanted, call.sources.resolve("admission", AdmissionSettings).value),
+        scheduler=who_asks(wanted.spec.scheduler_name, call.sources.resolve("admission", AdmissionSettings).value),
         budgets=budgets,
     )
     lines = advice(wanted, pods=everything.pods, used=used, names=names, wall=time.time())
     return msgspec.structs.replace(told, advice=lines, held=held_how(told.slices))
-
-
-def _asking(pod: Pod, settings: AdmissionSettings) -> str:
-    """Which of the schedulers that ask Aliquot's extender the pod should have: what it names, if that is one."""
-    name = pod.spec.scheduler_name
-    return name if name in settings.other_schedulers else settings.scheduler_name
 
 
 async def _queues(client: KubeClient, *, names: Names) -> tuple[Plan | None, dict[str, QueueStatus]]:

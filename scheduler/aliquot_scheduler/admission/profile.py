@@ -21,6 +21,11 @@ def at_odds(settings: AdmissionSettings) -> str:
     )
 
 
+def who_asks(named: str, settings: AdmissionSettings) -> str:
+    """Which scheduler is to ask for a pod that names this one: itself if it is known to, else ours."""
+    return named if named in settings.other_schedulers else settings.scheduler_name
+
+
 def tell_profile(settings: AdmissionSettings) -> None:
     """Say in the log who is to ask for pods."""
     if wrong := at_odds(settings):

@@ -18,6 +18,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems
 from aliquot_core.request import ContainerRequest, PodRequest, asks, read_request
 from aliquot_core.restraint import Restraint, restraint_of
+from aliquot_scheduler.admission.profile import who_asks
 from aliquot_scheduler.admission.restraints import restraints_of_a_grant, restraints_of_a_request
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.strangers import unknown_notes, unknown_resources
@@ -66,7 +67,7 @@ def judge_bound(pod: Pod, *, old: Pod, names: Names, settings: AdmissionSettings
 
 def judge_entry(pod: Pod, *, names: Names, settings: AdmissionSettings) -> Iterator[AliquotError]:
     """A pod that comes in as the mutating webhook does not leave it, or for a scheduler that knows no slices."""
-    if (scheduler := pod.spec.scheduler_name) not in {"", settings.scheduler_name, *settings.other_schedulers}:
+    if (scheduler := pod.spec.scheduler_name) and scheduler != who_asks(scheduler, settings):
         yield AdmissionError(
             f"{scheduler} is not known to ask Aliquot: it would bind the pod without a slice, or evict others for it",
             where="spec.schedulerName",

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from aliquot_scheduler.admission.profile import at_odds, tell_profile
+from aliquot_scheduler.admission.profile import at_odds, tell_profile, who_asks
 from aliquot_scheduler.admission.settings import AdmissionSettings
 
 SAID: dict[str, tuple[str, str, int, str]] = {
@@ -32,6 +32,14 @@ def test_a_start_says_who_is_to_ask_for_pods(row: str, caplog: pytest.LogCapture
     if level == logging.WARNING:
         assert f"given to scheduler {given}" in told
         assert "TurnLost" in told
+
+
+@pytest.mark.parametrize(
+    ("named", "asks"), [("", "gpus"), ("gpus", "gpus"), ("volcano", "gpus"), ("other", "other"), ("more", "more")]
+)
+def test_a_pod_is_asked_for_by_whom_it_names_if_that_is_known_to_ask(named: str, asks: str) -> None:
+    """The webhook judges by it, and `explain` tells."""
+    assert who_asks(named, AdmissionSettings(scheduler_name="gpus", other_schedulers=("other", "more"))) == asks
 
 
 def test_the_defaults_agree() -> None:
