@@ -31,8 +31,8 @@ _STUCK = re.compile(
 )
 _TOGETHER = re.compile(r"its GPUs have room for one container, not for all (?P<all>\d+) of the pod together")
 _APART = re.compile(
-    r"(?P<needed>\d+) GPUs of one isolation mode are needed, (?P<there>.+) "
-    r"(?:(?P<large>(?:is|are) large enough)|(?:has|have) room)"
+    r"it needs (?P<needed>\d+) GPUs of one isolation mode, and of these (?P<there>.+) "
+    r"(?:(?P<large>are large enough)|have room)"
 )
 _OF_MODE = re.compile(r"(?P<count>\d+) in (?P<mode>\w+)")
 _NOT_GIVEN = re.compile(r"none of its GPUs can be given: .*|it has no GPUs")

@@ -107,16 +107,19 @@ class Causes:
     def _with_room(self, piece: Piece) -> Bools:
         return takes(piece, grid=self.grid, allowed=self.allowed)
 
-    def lack_of_a_mode(self) -> tuple[int, int] | None:
-        """How many GPUs of one mode some container needs that no node has, and how many there are at the most."""
+    def lack_of_a_mode(self) -> tuple[int, OfModes] | None:
+        """How many GPUs of one mode some container needs that no node has, and how many of them each mode has."""
         if not self._spread or self.able_for_each().any():
             return None
         # Each may find a node, and none takes all: then of the one that needs most.
         most = [
-            (parts[-1].needed, max(int(_so_many(parts, self.large, those).max()) for those in self._sets.values()))
+            (
+                parts[-1].needed,
+                tuple((mode, int(_so_many(parts, self.large, those).max())) for mode, those in self._sets.items()),
+            )
             for parts in self._spread
         ]
-        return min(most, key=lambda one: (one[1] >= one[0], -one[0]))
+        return min(most, key=lambda one: (max(count for _, count in one[1]) >= one[0], -one[0]))
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -232,7 +235,7 @@ def _apart(spread: _OfModes, what: str) -> tuple[Part, PartCounts, OfModes] | No
     for part, of_modes in spread:
         counts = [(mode, getattr(found, what)) for mode, found in of_modes.items()]
         if all(count < part.needed for _, count in counts):
-            return part, NO_COUNTS, tuple((mode, count) for mode, count in counts if count)
+            return part, NO_COUNTS, tuple(counts)
     return None
 
 

@@ -14,7 +14,7 @@ from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import demand_of, least_memory
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.finding import Counts, Part
-from aliquot_scheduler.fit.phrases import ALLOWED, Phrases, one_mode
+from aliquot_scheduler.fit.phrases import ALLOWED, Phrases, by_mode, one_mode
 from aliquot_scheduler.picture.grid import Bools, Kind
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import told_models
@@ -122,9 +122,12 @@ def _of_one_node(causes: Causes, phrases: Phrases) -> str:
         asked = " and ".join(_asked(part, phrases) for part in missing)
         return f"it needs {asked} of one node, and none has so many"
     if (lack := causes.lack_of_a_mode()) is not None:
-        gpus, most = lack
-        are = agreed(most, "is", "are")
-        return f"it needs {one_mode(gpus)} on one node, and no node has more than {most} of any that {are} large enough"
+        gpus, modes = lack
+        most = f"of these no node has more than {by_mode(modes, word='or')} that are large enough"
+        return (
+            f"it needs {one_mode(gpus)} on one node, and {most}: "
+            "ask for fewer GPUs, or have more GPUs of one node offer the same mode"
+        )
     best = max(causes.fills(rows), key=lambda fill: (fill.staying, not fill.stuck))
     if best.staying < causes.staying:
         return f"on no node more than {phrases.so_many(best.staying)} find room"

@@ -13,7 +13,7 @@ from aliquot_core.request import Kind as Role
 from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Piece, has_no_context, refused
 from aliquot_scheduler.fit.emptied import Fill
-from aliquot_scheduler.fit.finding import Counts, Finding
+from aliquot_scheduler.fit.finding import Counts, Finding, OfModes
 from aliquot_scheduler.picture.grid import Kind
 
 # Of GPUs that are left when those that a pod's annotations forbid are not counted, and of those that it may have.
@@ -63,11 +63,8 @@ class Phrases:
 
     @staticmethod
     def in_modes(found: Finding) -> str:
-        """What one container needs, and how many there are of each mode: of its GPUs, from the largest piece on."""
-        of_modes = [f"{count} {f'in {mode}' if mode else 'without one'}" for mode, count in found.modes]
-        *first, last = of_modes
-        there = f"{', '.join(first)} and {last}" if first else last
-        return f"{one_mode(found.part.needed)} are needed, {there}"
+        """What one container needs, and for how many of its GPUs each mode has one."""
+        return f"it needs {one_mode(found.part.needed)}, and of these {by_mode(found.modes)}"
 
     def so_many(self, room: int) -> str:
         """Of the containers that stay."""
@@ -94,6 +91,12 @@ class Phrases:
 def one_mode(gpus: int) -> str:
     """What a container that lies on several needs."""
     return f"{gpus} GPUs of one isolation mode"
+
+
+def by_mode(modes: OfModes, *, word: str = "and") -> str:
+    """How many there are of each, where there are several."""
+    *first, last = [f"{count} {f'in {mode}' if mode else 'without one'}" for mode, count in modes]
+    return f"{', '.join(first)} {word} {last}"
 
 
 def some(count: int, among: int, *, total: int, which: str, verbs: tuple[str, str] = ("has", "have")) -> str:

@@ -107,8 +107,7 @@ class Refusals:
         return f"{are} large enough for {self._phrases.size(part.piece)}{needed(part.needed)}"
 
     def _no_shared_mode(self, found: Finding) -> str:
-        are = agreed(sum(count for _, count in found.modes), "is", "are")
-        return f"{self._phrases.in_modes(found)} {are} large enough"
+        return f"{self._phrases.in_modes(found)} are large enough"
 
     def _not_together(self, found: Finding) -> str:
         room = found.fill.staying
@@ -133,7 +132,7 @@ class Refusals:
         return first + needed(found.part.needed)
 
     def _no_room_in_a_mode(self, found: Finding) -> str:
-        return f"{self._phrases.in_modes(found)} {have(sum(count for _, count in found.modes))} room"
+        return f"{self._phrases.in_modes(found)} have room"
 
     def _no_way_found(self, _: Finding) -> str:
         count = len(self._causes.request.containers)

@@ -18,6 +18,14 @@ APART = tuple(
     msgspec.structs.replace(gpu, isolation=modes)
     for gpu, modes in zip(gpus("a", 2), (["observe", "interposer"], ["mps"]), strict=True)
 )
+# Three for the smaller piece alone, and two for all.
+UNEQUAL = tuple(
+    msgspec.structs.replace(gpu, isolation=modes)
+    for gpu, modes in zip(
+        (*gpus("v", 3, memory=40_000), *gpus("w", 2)), [["interposer"]] * 3 + [["observe"]] * 2, strict=True
+    )
+)
+ONE_MODE = "ask for fewer GPUs, or have more GPUs of one node offer the same mode"
 MIXED = (*gpus("m", 2, memory=40_000), *gpus("n", 1))
 
 # What a node has, what is asked, and what is said.
@@ -70,7 +78,19 @@ NEVER: dict[str, tuple[tuple[tuple[Gpu, ...], ...], Asked, dict[str, str], str]]
         (APART, LARGE[:1]),
         (200, None),
         {},
-        "it needs 2 GPUs of one isolation mode on one node, and no node has more than 1 of any that is large enough",
+        (
+            "it needs 2 GPUs of one isolation mode on one node, and of these no node has more than 1 in observe or "
+            f"1 in mps that are large enough: {ONE_MODE}"
+        ),
+    ),
+    "of each isolation some of its GPUs are too small": (
+        (UNEQUAL,),
+        (250, 150_000),
+        {},
+        (
+            "it needs 3 GPUs of one isolation mode on one node, and of these no node has more than 1 in interposer or "
+            f"2 in observe that are large enough: {ONE_MODE}"
+        ),
     ),
     "no node has so many": (
         (LARGE, SMALL),
