@@ -123,9 +123,9 @@ def _of_one_node(causes: Causes, phrases: Phrases) -> str:
         return f"it needs {asked} of one node, and none has so many"
     if (lack := causes.lack_of_a_mode()) is not None:
         gpus, modes = lack
-        most = f"of these no node has more than {by_mode(modes, word='or')} that are large enough"
         return (
-            f"it needs {one_mode(gpus)} on one node, and {most}: "
+            f"it needs {one_mode(gpus)} on one node, and of these no node has more than "
+            f"{by_mode(modes, word='or')} that are large enough: "
             "ask for fewer GPUs, or have more GPUs of one node offer the same mode"
         )
     best = max(causes.fills(rows), key=lambda fill: (fill.staying, not fill.stuck))
