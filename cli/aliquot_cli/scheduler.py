@@ -23,6 +23,7 @@ from aliquot_core.clock import Clock
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE, Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.dated import DatedTransport
 from aliquot_kube.election import ElectionSettings
 from aliquot_kube.fencing import FencedTransport
 from aliquot_kube.leadership import Leadership
@@ -104,7 +105,9 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         stack.push_async_callback(election.close)
-        leadership = _leadership(settings, transport=election, clock=clock, random=luck)
+        # Each replica asks there every few seconds.
+        compared = DatedTransport(transport=election, clock=clock)
+        leadership = _leadership(settings, transport=compared, clock=clock, random=luck)
         fenced = FencedTransport(transport=transport, check=leadership.check)
         centre = _centre(settings, transport=fenced, leadership=leadership, clock=clock, random=luck)
         keepers = _keepers(settings, client=KubeClient(transport=transport), clock=clock, random=luck)
@@ -130,7 +133,14 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         )
         stack.push_async_callback(page.close)
         forwarder, server = _served(
-            settings, centre=centre, leadership=leadership, admission=admission, page=page, tls=tls, clock=clock
+            settings,
+            centre=centre,
+            leadership=leadership,
+            admission=admission,
+            page=page,
+            tls=tls,
+            clock=clock,
+            ahead=lambda: compared.ahead,
         )
         stack.push_async_callback(forwarder.close)
         pace = _pace(settings, client=KubeClient(transport=fenced), centre=centre, leadership=leadership, clock=clock)
@@ -233,6 +243,7 @@ def _served(
     page: Page,
     tls: Tls,
     clock: Clock,
+    ahead: Callable[[], float | None],
 ) -> tuple[Forwarder, CentreServer]:
     web, registry = settings.web, CollectorRegistry()
     tls.observe(registry)
@@ -253,7 +264,7 @@ def _served(
     )
     metrics, stranger = CallMetrics(registry), strangers(allowed=web.allowed_clients, clock=clock)
     calls = ExtenderCalls(decisions=centre, leads=leads, forwarder=forwarder, metrics=metrics, clock=clock)
-    registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use))
+    registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use, ahead=ahead))
     sight = Sight(clock=clock, blind=centre.why_blind)
     pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: _unready(leadership))
     shown = page.routes()

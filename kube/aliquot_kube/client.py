@@ -7,12 +7,12 @@ verb tries again by itself: whether a write that may or may not have happened ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
+from aliquot_kube.dated import dated
 from aliquot_kube.errors import ConflictError, InvalidError
 from aliquot_kube.patches import Patch
 from aliquot_kube.questions import Question, Response, Timeouts, Transport
@@ -37,7 +37,7 @@ class KubeClient:
     async def get_dated(self, resource: Resource[T], *, name: str, namespace: str = "") -> tuple[T, float | None]:
         """Read one object, and what time it is by the server's clock; None where it does not say."""
         answer = await self._answer("GET", resource.path(name=name, namespace=namespace))
-        return self._object(resource, answer.body), _date(answer)
+        return self._object(resource, answer.body), dated(answer)
 
     async def list(
         self, resource: Resource[T], *, namespace: str = "", field_selector: str = "", label_selector: str = ""
@@ -144,14 +144,6 @@ def manifest(resource: Resource[T], thing: T) -> bytes:
     """Spell an object as the API wants it, with its kind; what was left out stays out."""
     kind: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind}
     return msgspec.json.encode(kind | msgspec.to_builtins(thing))
-
-
-def _date(answer: Response) -> float | None:
-    said = next((value for name, value in answer.headers.items() if name.lower() == "date"), "")
-    try:
-        return parsedate_to_datetime(said).timestamp()
-    except ValueError:
-        return None
 
 
 def _delete_options(*, uid: str, grace_seconds: int | None) -> bytes:

@@ -45,6 +45,16 @@ OF_THE_CENTRE = (
         {5: 0, 14: 0, 18: 1},
     ),
     scene(
+        "ClockWrong",
+        "one is behind until it is set, one was wrong for a minute, and one is right",
+        {
+            'aliquot_centre_clock_skew_seconds{pod="a"}': "0x2 -90x12 0x10",
+            'aliquot_centre_clock_skew_seconds{pod="b"}': "0x5 400x1 0x20",
+            'aliquot_centre_clock_skew_seconds{pod="c"}': "1x30",
+        },
+        {4: 0, 9: 1, 18: 0},
+    ),
+    scene(
         "ExtenderSlow",
         "one filter of ten takes longer than a second, all binds less",
         {

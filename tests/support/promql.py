@@ -9,6 +9,7 @@ import msgspec
 
 _FUNCTIONS = {
     *(
+        "abs",
         "sum",
         "min",
         "max",

@@ -22,7 +22,7 @@ _MIB = 1024 * 1024
 
 
 class CentreCollector(Collector):
-    """Whoever does not lead says only that."""
+    """Whoever does not lead says only that, and how wrong its clock is."""
 
     def __init__(
         self,
@@ -30,11 +30,16 @@ class CentreCollector(Collector):
         reign: Callable[[], Reign | None],
         leads: Callable[[], bool],
         over_use: Callable[[], Sequence[tuple[str, str]] | None] = lambda: None,
+        ahead: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`over_use` are slices beyond their grant as agents tell, by pod and rung; None where nobody asks them."""
+        """`over_use` are slices beyond their grant as agents tell, by pod and rung; None where nobody asks them.
+
+        `ahead`: how far the clock here is ahead of the API server's, in seconds, if that is known.
+        """
         self._reign = reign
         self._leads = leads
         self._over_use = over_use
+        self._ahead = ahead
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: what is told depends on who leads."""
@@ -43,6 +48,9 @@ class CentreCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """All families."""
         yield _gauge("leader", "Whether this replica leads.", float(self._leads()))
+        if (ahead := self._ahead()) is not None:
+            text = "How far the clock of this replica's machine is ahead of the API server's; below 0: behind."
+            yield _gauge("clock_skew_seconds", text, ahead)
         if reign := self._reign():
             yield from _knowledge(reign)
             yield from _nodes(reign)

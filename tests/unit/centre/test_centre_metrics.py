@@ -57,6 +57,16 @@ def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: d
     assert found == pytest.approx(value)
 
 
+def test_a_wrong_clock_is_told_by_whoever_does_not_lead_too() -> None:
+    """Once it is known: of what was not asked yet nobody says that it is right."""
+    known: list[float | None] = [None]
+    registry = CollectorRegistry()
+    registry.register(CentreCollector(reign=lambda: None, leads=lambda: False, ahead=lambda: known[0]))
+    assert registry.get_sample_value("aliquot_centre_clock_skew_seconds") is None
+    known[0] = -90.5
+    assert registry.get_sample_value("aliquot_centre_clock_skew_seconds") == -90.5
+
+
 def test_pods_whose_scheduler_never_asks_are_counted_as_the_queues_do(
     reign: Reign, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,7 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     reign.clerks.queue_writer.latest = {"team": QueueStatus()}
     reign.turns.waits.add("team", 2.5)
     reign.clerks.notices.reasons.update({("team", "NoRoom"): 1})
-    registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True, over_use=lambda: ()))
+    registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True, over_use=lambda: (), ahead=lambda: 0.0))
     return registry.collect()
 
 
