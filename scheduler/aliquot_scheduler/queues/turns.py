@@ -156,13 +156,12 @@ class Queues:
         uid, register = pod.metadata.uid, self._register
         if not register.let_out(uid) and uid not in register.showings:
             return
-        register.growth.forget(uid)
         if pod.metadata.deletion_timestamp:
             # It was on its way when the watch told that it is to go.
             register.pod_gone(uid)
             return
         register.past.untold[uid] = register.past.untold.get(uid, 0) + 1
-        register.growth.found(pod, now=now)
+        register.growth.not_told(pod, now=now)
         wait = _TELL_AGAIN.delay(failures=register.past.untold[uid], random=self._random)
         register.rest(pod, until=now + wait)
 

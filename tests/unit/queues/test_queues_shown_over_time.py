@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import Quota
 from support.centre import NAMES, gpus, make_node
+from support.growing import MINUTE, full, go, led_anew, lifted, shown
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
-MINUTE = 60.0
-
-
-def shown(stage: Stage) -> list[str]:
-    """Who is shown now, by quota."""
-    return sorted(stage.queues.register.showings.shown)
-
-
-def lifted(stage: Stage) -> list[str]:
-    """Whose gates are lifted, and who is not bound."""
-    return [uid for uid, pod in stage.pods.items() if not pod.spec.scheduling_gates and not pod.spec.node_name]
-
-
-def go(stage: Stage, *, after: float = 0.0) -> list[str]:
-    """A round: who has room is bound, the gates of the others are lifted; whose turns were told."""
-    found = stage.round(after=after)
-    room = stage.promised(found)
-    stage.bind(*room)
-    stage.lift(*[uid for uid in found if uid not in room])
-    return found
-
-
-def full(specs: Mapping[str, QueueSpec], *, settings: QueueSettings | None = None, taken: int = 100) -> Stage:
-    """One GPU, and so much of it taken by another queue."""
-    stage = Stage({**specs, "other": queue()}, nodes=(1,), settings=settings)
-    stage.submit("x", taken, queue="other")
-    assert go(stage) == ["x"]
-    return stage
-
-
-def led_anew(stage: Stage, specs: Mapping[str, QueueSpec], *, nodes: Sequence[int] = (1,)) -> Stage:
-    """The same a moment later under another leader, which knows what the API server has."""
-    other = Stage({}, nodes=nodes)
-    other.now = stage.now
-    other.queues.queues_seen({**specs, "other": queue()})
-    for pod in stage.pods.values():
-        other.see(pod)
-    return other
 
 
 def test_a_higher_priority_lifts_no_gate_by_quota_that_another_is_shown_by() -> None:

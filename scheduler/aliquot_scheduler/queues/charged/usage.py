@@ -54,9 +54,9 @@ class Usage(Generic[Who]):
         """A pod of theirs that asks so much was let in: the penalty."""
         self.held_for(who, amounts, seconds=self._forgetting.penalty, now=now)
 
-    def held_for(self, who: Who, amounts: Sequence[int], *, seconds: float, now: float) -> None:
-        """They have held so much more for so long until now, which nobody told."""
-        part = 1.0 - self._forgetting.kept(seconds)
+    def held_for(self, who: Who, amounts: Sequence[int], *, seconds: float, now: float, ago: float = 0.0) -> None:
+        """They have held so much more for so long, until so long ago, which nobody told."""
+        part = (1.0 - self._forgetting.kept(seconds)) * self._forgetting.kept(ago)
         record = self._records.get(who, self._nothing)
         average = tuple(old + part * more for old, more in zip(self.of(who, now=now), amounts, strict=True))
         self._records[who] = Record(average=average, holds=record.holds, at=now)

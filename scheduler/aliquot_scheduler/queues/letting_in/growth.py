@@ -59,17 +59,17 @@ class Growth:
         self.wall_ahead = 0.0
 
     def found(self, pod: Pod, *, now: float) -> None:
-        """It is shown, or was, if that is written on it: by the leader before us, or since when we were not heard."""
-        said = read(pod.metadata.annotations.get(self._names.shown, ""))
-        waiter = self._planting.enrolment.waiter(pod)
-        if said is None or waiter is None:
-            return
-        holder = msgspec.structs.replace(waiter, queue=said.queue or waiter.queue)
-        self.showings.found(holder, said, now=now, wall=now + self.wall_ahead)
-        since = self.showings.since(holder.uid)
-        seconds = min(now - since, MINUTE * self._minutes(holder.queue))
-        self._lately.was_shown(self._held(holder), tree=self._tree, seconds=seconds, now=now)
-        self._changed(holder.queue)
+        """It is shown, or was, if that is written on it: by the leader before us."""
+        if holder := self._as_written(pod, now=now):
+            before = now - self.showings.since(holder.uid)
+            seconds = min(before, MINUTE * self._minutes(holder.queue))
+            held, ago = self._held(holder), before - seconds
+            self._lately.was_shown(held, tree=self._tree, seconds=seconds, ago=ago, now=now)
+
+    def not_told(self, pod: Pod, *, now: float) -> None:
+        """It could not be told that it is shown: if it was before, that is written on it, and has counted."""
+        self.forget(pod.metadata.uid)
+        self._as_written(pod, now=now)
 
     def waits(self, pod: Pod, waiter: Waiter | None) -> None:
         """It is to wait; maybe in another queue than before, for something else, or nowhere."""
@@ -123,6 +123,17 @@ class Growth:
         return new
 
     # --- how it is done ----------------------------------------------------------------------------------------------
+    def _as_written(self, pod: Pod, *, now: float) -> Waiter | None:
+        """Hold quota by what is written on a pod, if that is anything; as it is charged."""
+        said = read(pod.metadata.annotations.get(self._names.shown, ""))
+        waiter = self._planting.enrolment.waiter(pod)
+        if said is None or waiter is None:
+            return None
+        holder = msgspec.structs.replace(waiter, queue=said.queue or waiter.queue)
+        self.showings.found(holder, said, now=now, wall=now + self.wall_ahead)
+        self._changed(holder.queue)
+        return holder
+
     def _look_below(self, top: str, queues: Sequence[str], *, now: float) -> list[tuple[Waiter, int]]:
         running, enrolment = self.showings.in_order(self._below(top)), self._planting.enrolment
         apart = Apart(hall=self._hall, books=self._books, enrolment=enrolment, stand_again=self._stand_again)

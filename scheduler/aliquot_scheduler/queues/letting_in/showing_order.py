@@ -45,10 +45,10 @@ class ShownLately:
             self._usage.holds(who, sums.get(who, _NOTHING), now=now)
         self._held[top] = sums
 
-    def was_shown(self, held: Held, *, tree: Tree, seconds: float, now: float) -> None:
-        """Another leader has shown it for so long."""
+    def was_shown(self, held: Held, *, tree: Tree, seconds: float, ago: float, now: float) -> None:
+        """Another leader has shown it for so long, until so long ago."""
         for who, amounts in _sums([held], tree=tree).items():
-            self._usage.held_for(who, amounts, seconds=seconds, now=now)
+            self._usage.held_for(who, amounts, seconds=seconds, ago=ago, now=now)
 
     def forget_others(self, *, tree: Tree, now: float) -> None:
         """Queues that are uppermost no more; and whose showings are as good as forgotten."""
