@@ -17,6 +17,7 @@ import msgspec
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
+from aliquot_core.instants import second_time
 from aliquot_core.objects import ObjectMeta, Secret
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -31,6 +32,7 @@ from aliquot_scheduler.certificates.keeping import (
     from_data,
     needed,
     renewed,
+    signs_next,
     still_good,
     to_data,
 )
@@ -138,14 +140,16 @@ class CertificateKeeper:
                 return before
             log.info("certificates were made", extra={"needs": needs, "secret": self._where.name})
             if before is not None and needs != [Need.CERTIFICATES]:
-                when = "within a day" if needs == [Need.AUTHORITY] else "now"
-                log.warning(
-                    "a new authority signs: restart kube-scheduler %s, which reads ca.crt only at its start", when
-                )
+                self._tell_of_authority(kept, needs)
             return kept
         raise RacesLostError(
             f"lost {_TRIES} races in a row", where=f"secret {self._where.name}", remedy="who else writes it?"
         )
+
+    def _tell_of_authority(self, kept: Kept, needs: list[Need]) -> None:
+        until = signs_next(kept, now=self._clock.wall())
+        when = f"once until {second_time(until)}" if needs == [Need.AUTHORITY] else "now"
+        log.warning("a new authority signs: restart kube-scheduler %s, which reads ca.crt only at its start", when)
 
     def _mended(self, kept: Kept | None) -> tuple[Kept, list[Need]]:
         needs: list[Need] = []

@@ -2,8 +2,10 @@
 
 Theory of operation. One authority signs two certificates: the replicas' (they serve with it, and call their leader
 with it) and kube-scheduler's. Everything is renewed at two thirds of its life. A new authority is trusted by everybody
-before it signs anything: it is put first in the bundle of the trusted, the old one stays there until it ends, and the
-certificates in use are signed by the new one only a day later or when they are due anyway.
+before it signs anything: it is put first in the bundle of the trusted, the old one stays there until it ends and signs
+both certificates once more, and only when these are due, eight months later, the new one signs. kube-scheduler reads
+the trusted at its start alone: whenever it is started in these months, for a new version of Kubernetes say, is early
+enough. An old authority that can't sign any more gives it a day.
 
 What must always hold:
  1. At every step, what one replica shows by the old state is trusted by whoever has the new one, and the other way
@@ -44,7 +46,7 @@ CLIENT, CLIENT_KEY = "client.crt", "client.key"
 _AUTHORITY_NAME = "Aliquot"
 # How much of its life something is used before it is renewed.
 _USED = 2 / 3
-# Mounted Secrets follow within minutes; who is away for longer takes the new ones in when it comes back.
+# At the least; mounted Secrets follow within minutes, who is away for longer takes the new ones in when it comes back.
 SETTLE = DAY
 
 
@@ -117,13 +119,18 @@ def needed(kept: Kept | None, *, plan: Plan, now: float) -> Need:
     if not authorities:
         return Need.ALL
     signer = authorities[0]
-    if not _signs(kept, signer) or _is_due(signer, now=now):
+    if not _signs(kept, signer) or now >= _due(signer):
         return Need.AUTHORITY
     if not _all_work(kept, authorities, plan=plan, now=now):
         return Need.CERTIFICATES
-    settled = len(authorities) == 1 or now >= read_facts(signer).begins + SKEW.total_seconds() + SETTLE
-    due = any(_is_due(pair.certificate, now=now) for pair in (kept.server, kept.client))
-    return Need.CERTIFICATES if due and settled else Need.NOTHING
+    return Need.CERTIFICATES if now >= signs_next(kept, now=now) else Need.NOTHING
+
+
+def signs_next(kept: Kept, *, now: float) -> float:
+    """When the authority signs again: once certificates are due, and a new one is known to all."""
+    signer, *others = _usable(kept.authorities, now=now)
+    settled = read_facts(signer).begins + SKEW.total_seconds() + SETTLE if others else now
+    return max(settled, min(_due(pair.certificate) for pair in (kept.server, kept.client)))
 
 
 def still_good(kept: Kept, *, plan: Plan, now: float) -> bool:
@@ -164,9 +171,9 @@ def _works(pair: Pair, authorities: list[bytes], *, name: str, hosts: tuple[str,
     return trusted and facts.name == name and facts.hosts == set(hosts) and facts.begins <= now < facts.ends
 
 
-def _is_due(certificate: bytes, *, now: float) -> bool:
+def _due(certificate: bytes) -> float:
     facts = read_facts(certificate)
-    return now >= facts.begins + (facts.ends - facts.begins) * _USED
+    return facts.begins + (facts.ends - facts.begins) * _USED
 
 
 # --- how -------------------------------------------------------------------------------------------------------------
@@ -176,12 +183,19 @@ def renewed(kept: Kept | None, need: Need, *, plan: Plan, now: float) -> Kept:
         return _with_certificates(kept, plan=plan, now=now)
     authority = make_authority(name=_AUTHORITY_NAME, now=now, life=plan.authority_life)
     if need is Need.AUTHORITY and kept is not None:
+        kept = _signed_once_more(kept, plan=plan, now=now)
         old = b"".join(_usable(kept.authorities, now=now))
         bundle = authority.certificate + old
         return msgspec.structs.replace(kept, authorities=bundle, authority_key=authority.key)
     nobody = Pair(certificate=b"", key=b"")
     bare = Kept(authorities=authority.certificate, authority_key=authority.key, server=nobody, client=nobody)
     return _with_certificates(bare, plan=plan, now=now)
+
+
+def _signed_once_more(kept: Kept, *, plan: Plan, now: float) -> Kept:
+    """By the authority that is there, if it can; what has ended meanwhile is not its to mend."""
+    can = still_good(kept, plan=plan, now=now) and _signs(kept, _usable(kept.authorities, now=now)[0])
+    return _with_certificates(kept, plan=plan, now=now) if can else kept
 
 
 def _with_certificates(kept: Kept, *, plan: Plan, now: float) -> Kept:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import (
     DAY,
+    SKEW,
     CertificateError,
     Pair,
     Use,
@@ -35,6 +36,7 @@ from aliquot_scheduler.certificates.keeping import (
     from_data,
     needed,
     renewed,
+    signs_next,
     to_data,
 )
 from aliquot_scheduler.certificates.settings import CertificateSettings
@@ -165,16 +167,22 @@ def test_certificates_are_renewed_at_two_thirds_of_their_life() -> None:
     assert trusts(FRESH, kept.server, now=due + 1)
 
 
-def test_a_new_authority_is_trusted_a_day_before_it_signs() -> None:
-    """The old one stays in the bundle until it ends; nothing is thrown away before."""
+@pytest.mark.parametrize("age", [0.01, 0.66, 0.8])
+def test_a_new_authority_is_trusted_for_months_before_it_signs(age: float) -> None:
+    """However old the certificates are: the old one signs them once more, and stays in the bundle until it ends.
+
+    Who reads the trusted only at its start, kube-scheduler, needs to be started once meanwhile, and not at a given day.
+    """
     due = NOW + PLAN.authority_life * 0.7
-    kept = msgspec.structs.replace(renewed(FRESH, Need.CERTIFICATES, plan=PLAN, now=due - PLAN.life * 0.66))
+    kept = renewed(FRESH, Need.CERTIFICATES, plan=PLAN, now=due - PLAN.life * age)
     first, needs = after(kept, now=due)
     assert needs == [Need.AUTHORITY]
-    assert (first.server, first.client) == (kept.server, kept.client)
+    assert trusts(kept, first.server, now=due)
+    assert trusts(kept, first.client, now=due)
     assert split(first.authorities)[1:] == split(FRESH.authorities)
-    later = due + PLAN.life * 0.1
-    assert needed(first, plan=PLAN, now=due + SETTLE - 1) is Need.NOTHING
+    later = due + PLAN.life * 2 / 3
+    assert signs_next(first, now=due) == pytest.approx(later, abs=SKEW.total_seconds())
+    assert needed(first, plan=PLAN, now=later - 2 * SKEW.total_seconds()) is Need.NOTHING
     second, needs = after(first, now=later)
     assert needs == [Need.CERTIFICATES]
     assert not trusts(kept, second.server, now=later)
@@ -185,10 +193,10 @@ def test_a_new_authority_is_trusted_a_day_before_it_signs() -> None:
 
 
 def test_certificates_that_are_due_wait_until_a_new_authority_is_known() -> None:
-    """After a long absence both are due at once."""
+    """After a long absence both are due at once, and the old authority's key is lost: it signs no more."""
     due = NOW + PLAN.authority_life * 0.7
     old = renewed(FRESH, Need.CERTIFICATES, plan=PLAN, now=due - PLAN.life * 0.8)
-    first, needs = after(old, now=due)
+    first, needs = after(msgspec.structs.replace(old, authority_key=b"x"), now=due)
     assert needs == [Need.AUTHORITY]
     assert needed(first, plan=PLAN, now=due + SETTLE - 1) is Need.NOTHING
     assert needed(first, plan=PLAN, now=due + SETTLE + 1) is Need.CERTIFICATES

@@ -150,7 +150,7 @@ async def test_a_secret_that_was_deleted_is_to_be_installed_again(tmp_path: Path
     [
         ([0.0], ""),
         ([0.0, 0.7], ""),
-        ([*(each / 2 for each in range(14)), 6.8], "restart kube-scheduler within a day"),
+        ([*(each / 2 for each in range(14)), 6.8], "restart kube-scheduler once until 2034-"),
         ([0.0, 9.9], "restart kube-scheduler now"),
         ([0.0, 11.0], "restart kube-scheduler now"),
     ],
