@@ -104,13 +104,29 @@ OF_THE_CENTRE = (
     scene(
         "KubeSchedulerSilent",
         "turns are missed, and nobody calls",
-        {"aliquot_centre_turns_missed_total": "0x3 0+1x30", f'{CALLS}_count{{outcome="decided"}}': "5x40"},
+        {
+            'aliquot_centre_turns_missed_total{said="nothing"}': "0x3 0+1x30",
+            f'{CALLS}_count{{outcome="decided"}}': "5x40",
+        },
         {6: 0, 9: 0, 20: 1},
     ),
     scene(
         "KubeSchedulerSilent",
+        "no node takes them by what is kube-scheduler's own business, so it does not ask",
+        {
+            'aliquot_centre_turns_missed_total{said="unschedulable"}': "0x3 0+1x30",
+            'aliquot_centre_turns_missed_total{said="nothing"}': "1x40",
+            f'{CALLS}_count{{outcome="decided"}}': "5x40",
+        },
+        {10: 0, 20: 0, 30: 0},
+    ),
+    scene(
+        "KubeSchedulerSilent",
         "turns are missed though kube-scheduler calls",
-        {"aliquot_centre_turns_missed_total": "0x3 0+1x30", f'{CALLS}_count{{outcome="decided"}}': "0+1x40"},
+        {
+            'aliquot_centre_turns_missed_total{said="nothing"}': "0x3 0+1x30",
+            f'{CALLS}_count{{outcome="decided"}}': "0+1x40",
+        },
         {10: 0, 20: 0, 30: 0},
     ),
     scene(

@@ -16,6 +16,7 @@ import yaml
 from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
+from aliquot_scheduler.deciding.desk import Said
 from aliquot_scheduler.extender.verbs import Verb
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
@@ -150,6 +151,10 @@ class CentreHalf:
     def gauge(self, name: str) -> float:
         """What the leader's metrics say: who does not lead says nothing."""
         return sum(replica.gauge(name) for replica in self.replicas)
+
+    def turns_missed(self) -> dict[Said, float]:
+        """How many turns led to nothing, by what kube-scheduler had said of the pods."""
+        return {said: self.gauge(f'aliquot_centre_turns_missed_total{{said="{said}"}}') for said in Said}
 
     def calls(self, verb: str) -> int:
         """How often kube-scheduler has asked so, whichever replica."""

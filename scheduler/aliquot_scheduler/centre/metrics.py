@@ -121,8 +121,13 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     yield _gauge("unheard_pods", "Pods whose scheduler, by its name, has never asked for any.", unheard)
     ungranted = sum(map(len, reign.picture.hosts.ungranted.values()))
     yield _gauge("ungranted_pods", "Pods that are bound without a grant, and keep others off their nodes.", ungranted)
-    missed = CounterMetricFamily("aliquot_centre_turns_missed", "Turns of pods that have led to no binding.")
-    missed.add_metric([], reign.desk.turns_missed)
+    missed = CounterMetricFamily(
+        "aliquot_centre_turns_missed",
+        "Turns of pods that have led to no binding, by what kube-scheduler has said of the pod.",
+        labels=["said"],
+    )
+    for said, count in reign.desk.turns_missed.items():
+        missed.add_metric([said], count)
     yield missed
     long = CounterMetricFamily(
         "aliquot_centre_long_turns", f"What has held the leader up for over {LONG:g} s, by what it was.", labels=["of"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 import msgspec
 
@@ -34,6 +35,21 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
+
+
+class Said(StrEnum):
+    """What kube-scheduler has said of a pod."""
+
+    # It has looked: at times without a question to us, where each node fails by what is its own business.
+    UNSCHEDULABLE = "unschedulable"
+    # Or that it could not ask us.
+    NOTHING = "nothing"
+
+
+def said_of(pod: Pod) -> Said:
+    """By its condition; it stays as it was written first, so a pod of which it was once said is no witness."""
+    words = ((one.type, one.reason) for one in pod.status.conditions)
+    return Said.UNSCHEDULABLE if ("PodScheduled", "Unschedulable") in words else Said.NOTHING
 
 
 class Desk:
@@ -58,8 +74,8 @@ class Desk:
         self.finder, self.promises = self._places.finder, self._places.promises
         self._pods: dict[str, Pod] = {}
         self._turned_away: set[str] = set()
-        # Turns that led to no binding, of all pods.
-        self.turns_missed = 0
+        # Turns that led to no binding, of all pods, by what kube-scheduler has said of them.
+        self.turns_missed = dict.fromkeys(Said, 0)
 
     # --- what the API server tells -----------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
@@ -269,7 +285,7 @@ class Desk:
             self._turns.pod_gone(uid)
         else:
             self._turned_away.add(uid)
-            self.turns_missed += 1
+            self.turns_missed[said_of(pod)] += 1
             self._turns.missed(pod, now=now)
 
     @property

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aliquot_core.names import LEADER_LEASE
+from aliquot_scheduler.deciding.desk import Said
 from cluster.centre.asked import ZONE, asking, beside, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
@@ -43,6 +44,7 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
     """kube-scheduler counts what is nominated as if it ran there; here it is all that both nodes have."""
+    before = centre.turns_missed()
     stuck = []
     for number in range(2):
         # What volumes there are only kube-scheduler knows.
@@ -62,6 +64,10 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
     for one in others:
         cluster.wait_for_phase(one, "Succeeded")
     assert centre.logged("room taken back")
+    # It was there, and has said so: nobody is to be woken because it is silent.
+    missed = centre.turns_missed()
+    assert missed[Said.UNSCHEDULABLE] >= before[Said.UNSCHEDULABLE] + len(stuck)
+    assert missed[Said.NOTHING] == before[Said.NOTHING]
 
 
 @pytest.mark.parametrize(("profile", "asks_whom"), [(SCHEDULER, False), ("default-scheduler", True)])

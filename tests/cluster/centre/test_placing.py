@@ -212,7 +212,7 @@ def test_a_pod_bound_by_hand_keeps_others_off_its_node_until_it_is_deleted(
     wanted = asking("stray", namespace, 400, 8_000, gated=False, lasting=True)
     wanted["spec"]["schedulerName"] = BY_HAND
     stray = cluster.create_pod(wanted)
-    missed = centre.gauge("aliquot_centre_turns_missed_total")
+    missed = centre.turns_missed()
     cluster.api.post(f"{cluster.api.path_of(stray)}/binding", binding(stray, "node1", {}))
     cluster.wait_for("it to be seen", lambda: stray_told(centre, namespace) or None)
     made = [cluster.create_pod(asking(f"other{at}", namespace, 200, 8_000, lasting=True)) for at in range(2)]
@@ -222,7 +222,7 @@ def test_a_pod_bound_by_hand_keeps_others_off_its_node_until_it_is_deleted(
     cluster.wait_for("it to be told", lambda: why in said(cluster, waiting) or None)
     cluster.delete(stray)
     assert cluster.wait_for_phase(waiting, "Succeeded")["spec"]["nodeName"] == "node1"
-    assert centre.gauge("aliquot_centre_turns_missed_total") == missed
+    assert centre.turns_missed() == missed
 
 
 def stray_told(centre: CentreHalf, namespace: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Pod, PodCondition
-from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.desk import Desk, Said
 from aliquot_scheduler.deciding.promises import PROMISE, Promise
 from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, MOST_IN_VAIN, Turn
 from aliquot_scheduler.fit.bounds import Bounds
@@ -205,6 +205,25 @@ def test_a_turn_that_kube_scheduler_never_saw_comes_again_at_once(reason: str, n
     line.sees(said(ungated(waiting("a")), reason))
     line.at(PROMISE)
     assert {now: [turn.number for turn in line.due(now)] for now in numbers} == numbers
+
+
+@pytest.mark.parametrize(
+    ("reason", "counted"),
+    [
+        ("SchedulingGated", Said.NOTHING),
+        # It has looked, and could not ask us.
+        ("SchedulerError", Said.NOTHING),
+        ("Unschedulable", Said.UNSCHEDULABLE),
+    ],
+)
+def test_lost_turns_are_counted_by_what_kube_scheduler_said(reason: str, counted: Said) -> None:
+    """Whether it is there at all: of a pod that no node takes by its own business it does not ask us."""
+    line = Line()
+    line.sees(waiting("a"))
+    assert line.uids() == ["a"]
+    line.sees(said(ungated(waiting("a")), reason))
+    line.at(PROMISE)
+    assert line.desk.turns_missed == dict.fromkeys(Said, 0) | {counted: 1}
 
 
 def test_who_is_never_looked_at_keeps_its_room_from_nobody() -> None:
