@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from aliquot_agent.gpus.model import GpuFacts
-from aliquot_agent.isolation.accounts_room import RoomError, is_bounded, make_room, take_room_away
+from aliquot_agent.isolation.accounts_room import Filling, RoomError, is_bounded, make_room, take_room_away
 from aliquot_agent.isolation.beyond import Owner
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.offering import Offered, lacks_mps, offered, told_of
@@ -33,6 +33,10 @@ _NO_MOUNTS = (
 def make_isolation(settings: AgentSettings) -> SliceFiles | None:
     """Where interposed containers have their limits, on a node that is to interpose on some of its GPUs."""
     if not settings.wants(INTERPOSER):
+        if settings.mounts:
+            # It was wanted before, perhaps: only a privileged container could unmount what was mounted then, and there
+            # is none any more; but its memory can be the node's again.
+            Filling(Path(settings.isolation_folder)).give_back()
         return None
     if is_simulated(settings) or not settings.mounts:  # nothing to stand in front of, or no way to
         return None

@@ -115,6 +115,11 @@ class Filling:
         with self.lent(0):
             pass
 
+    def give_back(self) -> None:
+        """Free all that it took: no accounts are kept here any more."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
     def _fill(self) -> None:
         room = os.statvfs(self._folder)
         if room.f_blocks * room.f_frsize > _MOST_FILLED or not is_bounded(self._folder):

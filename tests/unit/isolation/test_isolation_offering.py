@@ -12,6 +12,7 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.gpus.model import GpuFacts
 from aliquot_agent.gpus.simulated import SimulatedDriver
 from aliquot_agent.health.gpu_watch import LOOK_AFRESH
+from aliquot_agent.isolation.accounts_room import FILLING
 from aliquot_agent.isolation.offering import Offered, check_lines, told_of
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.starting.decision import Spec, Start
@@ -141,6 +142,18 @@ def test_a_node_that_only_watches_makes_no_folder(tmp_path: Path) -> None:
     assert offer(settings(tmp_path, "*=observe")) == Offered(modes=("observe",))
     assert make_isolation(settings(tmp_path, "*=observe")) is None
     assert not (tmp_path / "isolation").exists()
+
+
+@pytest.mark.parametrize("mounts", [True, False])
+def test_a_node_that_interposed_once_gives_back_what_filled_its_accounts(tmp_path: Path, *, mounts: bool) -> None:
+    """All else stays, for containers run on with it; and where nobody was interposed it is not ours to touch."""
+    folder = tmp_path / "isolation"
+    (folder / "one").mkdir(parents=True)
+    for name in (FILLING, "one/limits"):
+        (folder / name).write_bytes(bytes(64))
+    assert make_isolation(settings(tmp_path, "*=mps", mounts=mounts)) is None
+    assert (folder / FILLING).exists() is not mounts
+    assert (folder / "one" / "limits").exists()
 
 
 @pytest.mark.parametrize(
