@@ -16,6 +16,8 @@ from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.centre.long_turns import LONG, SORTS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
+from aliquot_scheduler.picture.grid import Bools, Ints
+from aliquot_scheduler.picture.host_room import OWN_COMPUTE, OWN_MEMORY, HostInts, Reals
 from aliquot_scheduler.rules.judging import Rules
 
 _MIB = 1024 * 1024
@@ -86,13 +88,13 @@ def _nodes(reign: Reign) -> Iterable[Metric]:
 
 
 def _gpus(reign: Reign) -> Iterable[Metric]:
-    grid = reign.picture.grid
+    grid, left = reign.picture.grid, reign.picture.hosts.free
     there = grid.open & grid.bindable[:, None]
-    compute = np.where(grid.closed, 0, grid.compute)[there] / WHOLE.value
+    compute = _given(grid.compute, there & ~grid.closed, left=left[:, OWN_COMPUTE])[there] / WHOLE.value
     usable = np.maximum(1, grid.usable[there])
     # Of an instance of MIG as much of a card as its compute is.
     card = np.maximum(1, usable * WHOLE.value // np.maximum(1, grid.total[there]))
-    memory = np.where(grid.closed, 0, grid.memory)[there] / card
+    memory = _given(grid.memory, there & ~grid.closed, left=left[:, OWN_MEMORY])[there] / card
     yield _gauge("gpus", "GPUs of nodes that pods may be bound to.", int(there.sum()))
     yield _gauge("compute_free_gpus", "Compute that nobody holds, in GPUs.", float(compute.sum()))
     yield _gauge("memory_free_bytes", "Memory that nobody holds.", float((memory * card).sum()) * _MIB)
@@ -106,6 +108,16 @@ def _gpus(reign: Reign) -> Iterable[Metric]:
         "Free memory without its card's share of compute beside it.",
         float((np.maximum(0.0, memory - compute) * card).sum()) * _MIB,
     )
+
+
+def _given(free: Ints, where: Bools, *, left: HostInts) -> Reals:
+    """What is free of GPUs, of each node no more than kube-scheduler counts as left: each GPU has its part of that.
+
+    What a pod holds that is bound without a grant lies on no GPU, and nobody gets it all the same.
+    """
+    there = np.where(where, free, 0).astype(np.float64)
+    part: Reals = np.minimum(1.0, left.clip(0) / np.maximum(1.0, there.sum(axis=1)))
+    return there * part[:, None]
 
 
 def _pods(reign: Reign) -> Iterable[Metric]:

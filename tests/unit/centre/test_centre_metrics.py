@@ -11,7 +11,7 @@ from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleTooSlowError
 from aliquot_scheduler.rules.rule import NodeFacts, PodFacts
-from support.centre import MEMORY, asks, bound, gpus, make_node
+from support.centre import MEMORY, asks, bound, counting, gpus, make_node
 from support.reigns import known_reign
 
 MIB = 1024 * 1024
@@ -85,6 +85,31 @@ def test_pods_that_are_bound_without_a_grant_are_counted_on_all_nodes(reign: Rei
     for stray in strays:
         reign.picture.pod_gone(stray)
     assert registered(reign).get_sample_value("aliquot_centre_ungranted_pods") == 0
+
+
+@pytest.mark.parametrize(
+    ("compute", "memory", "free", "stranded"),
+    [
+        # Of 400 % three pods hold 225; of four cards' memory one and a quarter, and 1,000 MiB.
+        (100, 1_000, (0.75, 1.75), 0.5 * 0.75 / 1.75),
+        (175, 1_000, (0.0, 1.75), 0.0),
+        # The memory of the card that one has alone is left too, for kube-scheduler, and nobody gets it.
+        (10, 2 * MEMORY, (1.65, 0.75), 0.5 * 1.65 / 1.75 + 1.65 / 1.75 - 0.75 / 1.75),
+    ],
+)
+def test_what_a_pod_without_a_grant_takes_is_not_told_as_free(
+    reign: Reign, compute: int, memory: int, free: tuple[float, float], stranded: float
+) -> None:
+    """It lies on no GPU, and kube-scheduler gives nobody what it asks of its node."""
+    reign.picture.node_seen(counting(make_node("n1", gpus("n1", 4))))
+    reign.picture.pod_seen(asks("stray", compute, memory, spec={"nodeName": "n1"}))
+    told = registered(reign)
+    cards = told.get_sample_value("aliquot_centre_memory_free_bytes")
+    assert cards is not None
+    # But for the 1,000 MiB of one who has his card alone.
+    assert cards / (MEMORY * MIB) == pytest.approx(free[1], abs=0.02)
+    assert told.get_sample_value("aliquot_centre_compute_free_gpus") == pytest.approx(free[0])
+    assert told.get_sample_value("aliquot_centre_compute_stranded_gpus") == pytest.approx(stranded, abs=0.02)
 
 
 OF_A_QUEUE = {
