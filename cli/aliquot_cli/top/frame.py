@@ -157,9 +157,17 @@ def _shares(state: State) -> list[Span]:
     totals = state.totals
     compute = _share("compute", totals.compute_granted, totals.compute_used, totals.compute)
     memory = _share("memory", totals.memory_granted, totals.memory_used, totals.memory)
+    taken = _strays(totals)
     unknown = [] if state.used_at is not None else [Span("  use is not known here", Tone.DIM)]
     paused = [Span(f"  paused: {state.paused}", Tone.BAD)] if state.paused else []
-    return [Span(f"{compute}   {memory}"), *unknown, *paused]
+    return [Span(f"{compute}   {memory}"), *taken, *unknown, *paused]
+
+
+def _strays(totals: Totals) -> list[Span]:
+    """What looks free and is not."""
+    amounts = (("compute", totals.compute_stray, totals.compute), ("memory", totals.memory_stray, totals.memory))
+    told = [f"{100 * held / whole:.0f} % of {what}" for what, held, whole in amounts if held and whole]
+    return [Span(f"  without a grant {', '.join(told)}", Tone.BAD)] if told else []
 
 
 def _share(what: str, granted: int, used: int | None, whole: int) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from aliquot_cli.top.columns import Column, Layout
 from aliquot_cli.top.ink import HUES, Line, Tone
+from aliquot_scheduler.page.amounts import held_beside
 from aliquot_scheduler.page.model import State
 
 T = TypeVar("T")
@@ -51,6 +52,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     hues: Mapping[str, Tone]
     used: Mapping[str, tuple[int | None, int | None]]
     slices: Mapping[str, Sequence[str]]
+    # By node what pods hold of it beside all grants.
+    beside: Mapping[str, str]
 
     @property
     def whole(self) -> int:
@@ -70,7 +73,8 @@ def scene_of(state: State) -> Scene:
                 slices.setdefault(one.pod, []).append(str(gpu.index))
     names = sorted({row.name for row in state.queues if row.leaf} | {pod.queue for pod in state.pods})
     hues = {name: HUES[number % len(HUES)] for number, name in enumerate(names)}
-    return Scene(state=state, hues=hues, used=used, slices=slices)
+    beside = {node.name: held_beside(node.strays) for node in state.nodes if node.strays}
+    return Scene(state=state, hues=hues, used=used, slices=slices, beside=beside)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -35,7 +35,9 @@ def _of(used: int | None, granted: int) -> Span:
 def _gpu(gpu: GpuShown, layout: Layout, scene: Scene) -> Line:
     bar = _gpu_bar(gpu, scene, width=layout.size("COMPUTE"))
     sick = gpu.health is not Health.HEALTHY
-    note = gpu.reason or str(gpu.health) if sick else ", ".join(_pod_name(one.pod) for one in gpu.slices)
+    beside = scene.beside.get(gpu.node, "")
+    pods = ", ".join(_pod_name(one.pod) for one in gpu.slices)
+    note = gpu.reason or str(gpu.health) if sick else "; ".join(filter(None, (pods, beside)))
     return layout.line(
         [
             Span(gpu.node),
@@ -46,7 +48,7 @@ def _gpu(gpu: GpuShown, layout: Layout, scene: Scene) -> Line:
             _amount(gpu.used_compute),
             Span(_gib(gpu.memory, gpu.size)),
             Span(_UNKNOWN if gpu.used_memory is None else f"{gpu.used_memory / _GIB:.0f}"),
-            Span(note, Tone.BAD if sick else Tone.PLAIN),
+            Span(note, Tone.BAD if sick or beside else Tone.PLAIN),
         ]
     )
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from aliquot_core.counting import agreed, listed
+from aliquot_scheduler.page.model import StrayShown
+
 UNKNOWN = "unknown"
 NONE = "-"
 
@@ -24,3 +29,20 @@ def cards(compute: int | None) -> str:
 def part_of(amount: int | None, whole: int) -> str:
     """How much of all there is."""
     return UNKNOWN if amount is None else f"{100 * amount / whole:.0f} %" if whole else NONE
+
+
+def held_beside(strays: Sequence[StrayShown]) -> str:
+    """What pods hold of a node beside all grants, as a sentence; empty if there are none."""
+    if not strays:
+        return ""
+    compute, memory, places = (
+        sum(getattr(one, what) for one in strays) for what in ("compute", "memory", "best_effort")
+    )
+    amounts = [f"{compute} % of compute"] if compute else []
+    amounts += [gib(memory)] if memory else []
+    amounts += [f"{places} places for best effort"] if places else []
+    who, several = listed([one.pod for one in strays]), len(strays)
+    return (
+        f"{who} {agreed(several, 'holds', 'hold')} {', '.join(amounts)} of this node without a grant: so much of what "
+        f"looks free here is not; delete {agreed(several, 'it', 'them')}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.page.amounts import NONE, cards, gib, part_of
+from aliquot_scheduler.page.amounts import NONE, cards, gib, held_beside, part_of
 from aliquot_scheduler.page.bars import Colours, colours_of, gpu_bar, gpu_line, gpu_text, legend
 from aliquot_scheduler.page.html import Html, join, link, tag
 from aliquot_scheduler.page.lists import pod_rows
@@ -59,6 +59,8 @@ def node_view(name: str, state: State) -> View:
     numbers = frozenset({4, 5, 6, 7, 8})
     gpus = {gpu.uuid: _gpu_row(gpu, colours, numbers) for gpu in node.gpus}
     said = {"state": keyed("p", "state", node.out or "Pods are bound here.", class_="warn" if node.out else "good")}
+    if node.strays:
+        said["strays"] = keyed("p", "strays", held_beside(node.strays), class_="warn")
     pods = [pod for pod in state.pods if pod.node == name]
     pieces = (
         Region(name="node-state", children=said),
@@ -88,16 +90,18 @@ def _gpu_row(gpu: GpuShown, colours: Colours, numbers: frozenset[int]) -> Html:
 def totals(state: State) -> dict[str, Html]:
     """The tiles above everything."""
     one = state.totals
+    compute = f", {cards(one.compute_stray)} without a grant" if one.compute_stray else ""
+    memory = f", {gib(one.memory_stray)} without a grant" if one.memory_stray else ""
     tiles = {
         "gpus": ("GPUs", str(one.gpus), f"{one.gpus_sick} sick" if one.gpus_sick else "all healthy"),
         "nodes": ("Nodes", str(one.nodes), f"{one.nodes_out} out" if one.nodes_out else "all in"),
         "compute": (
             "Compute granted",
             part_of(one.compute_granted, one.compute),
-            f"{cards(one.compute_granted)} of {cards(one.compute)} GPUs",
+            f"{cards(one.compute_granted)} of {cards(one.compute)} GPUs{compute}",
         ),
         "used": ("Compute used", part_of(one.compute_used, one.compute), "of all; what processes really do"),
-        "memory": ("Memory granted", part_of(one.memory_granted, one.memory), f"{gib(one.memory_granted)}"),
+        "memory": ("Memory granted", part_of(one.memory_granted, one.memory), f"{gib(one.memory_granted)}{memory}"),
         "pods": ("Pods that run", str(one.running), f"{one.evicted} evicted"),
         "waiting": ("Pods that wait", str(one.waiting), state.paused or "for their turn"),
     }
@@ -116,12 +120,12 @@ def filter_box(region: str, label: str) -> Html:
 def _drawn(node: NodeShown, colours: Colours) -> Html:
     models = sorted({gpu.model for gpu in node.gpus})
     queues = sorted({one.queue for gpu in node.gpus for one in gpu.slices})
-    out = tag("p", node.out, class_="warn") if node.out else Html("")
+    warned = [tag("p", why, class_="warn") for why in (node.out, held_beside(node.strays)) if why]
     head = tag("h3", link(node.name, "nodes", node.name), " ", tag("small", ", ".join(models)))
     ill = [tag("p", f"GPU {gpu.index}: {gpu.reason}", class_="warn") for gpu in node.gpus if gpu.reason]
     lines = tag("ul", *(gpu_line(gpu, colours) for gpu in node.gpus), class_="gpus")
     words = " ".join((node.name, *models, *queues)).lower()
-    return keyed("section", node.name, head, out, *ill, lines, class_="node", data_filter=words)
+    return keyed("section", node.name, head, *warned, *ill, lines, class_="node", data_filter=words)
 
 
 def _hint(state: State) -> str:
@@ -137,15 +141,17 @@ def _nothing() -> dict[str, Html]:
 
 def gpu_view(node: str, uuid: str, state: State) -> View:
     """One GPU: what it is, and each slice of it."""
-    gpus = (gpu for one in state.nodes if one.name == node for gpu in one.gpus)
-    gpu = next((one for one in gpus if one.uuid == uuid), None)
-    if gpu is None:
+    found = ((gpu, one) for one in state.nodes if one.name == node for gpu in one.gpus if gpu.uuid == uuid)
+    gpu, shown = next(found, (None, None))
+    if gpu is None or shown is None:
         return View(title=f"GPU {uuid}", section="cluster", pieces=(tag("p", "There is no such GPU."),), found=False)
     colours = colours_of(state.queues)
     facts = {
         "bar": keyed("div", "bar", gpu_bar(gpu, colours), tag("p", gpu_text(gpu)), class_="large"),
         "facts": keyed("dl", "facts", *_facts(gpu), class_="facts"),
     }
+    if shown.strays:
+        facts["strays"] = keyed("p", "strays", held_beside(shown.strays), class_="warn")
     heads = ("Pod", "Queue", "Stage", "Compute granted", "Compute used", "Memory granted", "Memory used", "Alone")
     numbers = frozenset({3, 4, 5, 6})
     rows = {

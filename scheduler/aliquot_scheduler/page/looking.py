@@ -27,6 +27,7 @@ from aliquot_scheduler.page.model import (
     SliceShown,
     Stage,
     State,
+    StrayShown,
     Totals,
 )
 from aliquot_scheduler.page.owners import owner_of
@@ -172,20 +173,20 @@ class Looking:
                 at = name, gpu.uuid
                 gpus[at] = self._gpu(at, gpu, held=seen.picture.holdings.on(at), usage=usage)
                 cards.append(gpus[at].shown)
-            nodes[name] = self._node(known, tuple(cards))
+            nodes[name] = self._node(known, tuple(cards), strays=_strays(seen.picture, node=name))
         self._gpus, self._nodes = gpus, nodes
         return tuple(nodes.values())
 
-    def _node(self, known: KnownNode, cards: tuple[GpuShown, ...]) -> NodeShown:
+    def _node(self, known: KnownNode, cards: tuple[GpuShown, ...], *, strays: tuple[StrayShown, ...]) -> NodeShown:
         was = self._nodes.get(known.name)
         driver = known.inventory.driver
         if (
             was is not None
-            and (was.out, was.driver) == (known.out, driver)
+            and (was.out, was.driver, was.strays) == (known.out, driver, strays)
             and (len(was.gpus) == len(cards) and all(old is new for old, new in zip(was.gpus, cards, strict=True)))
         ):
             return was
-        return NodeShown(name=known.name, out=known.out, driver=driver, gpus=cards)
+        return NodeShown(name=known.name, out=known.out, driver=driver, gpus=cards, strays=strays)
 
     def _gpu(self, at: tuple[str, str], gpu: Gpu, *, held: Mapping[str, Claim], usage: Usage) -> _KnownGpu:
         node, uuid = at
@@ -209,6 +210,7 @@ class Looking:
     def _totals(self, nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *, used: bool) -> Totals:
         gpus = [gpu for node in nodes for gpu in node.gpus]
         good = [gpu for gpu in gpus if gpu.health is not Health.SICK]
+        strays = [stray for node in nodes for stray in node.strays]
         let_in, waited = seen.turns.waits.of_all
         return Totals(
             nodes=len(nodes),
@@ -226,7 +228,18 @@ class Looking:
             let_in=let_in,
             waited=waited,
             evicted=self._evicted,
+            compute_stray=sum(one.compute for one in strays),
+            memory_stray=sum(one.memory for one in strays),
         )
+
+
+def _strays(picture: Picture, *, node: str) -> tuple[StrayShown, ...]:
+    there = sorted(picture.hosts.ungranted.get(node, {}).values())
+    return tuple(
+        StrayShown(pod=one.pod, compute=compute, memory=memory, best_effort=best_effort)
+        for one in there
+        for compute, memory, best_effort in [one.own]
+    )
 
 
 def _stage(pod: Pod, *, waits: bool) -> Stage:

@@ -105,6 +105,15 @@ class GpuShown(_Shown, frozen=True, kw_only=True):
     used_memory: int | None = None
 
 
+class StrayShown(_Shown, frozen=True, kw_only=True):
+    """A pod that is bound without a grant: on no GPU, and others get so much less of its node's."""
+
+    pod: str
+    compute: int
+    memory: int
+    best_effort: int
+
+
 class NodeShown(_Shown, frozen=True, kw_only=True):
     """A node; `out` says why no pod is bound there."""
 
@@ -112,6 +121,7 @@ class NodeShown(_Shown, frozen=True, kw_only=True):
     out: str
     driver: str
     gpus: tuple[GpuShown, ...]
+    strays: tuple[StrayShown, ...] = ()
 
 
 class WaitingShown(_Shown, frozen=True, kw_only=True):
@@ -147,6 +157,9 @@ class Totals(_Shown, frozen=True, kw_only=True):
     let_in: int = 0
     waited: float = 0.0
     evicted: int = 0
+    # What pods hold that are bound without a grant, on no GPU.
+    compute_stray: int = 0
+    memory_stray: int = 0
 
 
 class State(_Shown, frozen=True, kw_only=True):

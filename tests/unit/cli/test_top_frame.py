@@ -12,7 +12,7 @@ from aliquot_cli.top.ink import cells, plain
 from aliquot_cli.top.tabular import Told
 from aliquot_cli.top.views import GPUS, PODS, QUEUES, TABLES, WAITING
 from aliquot_core.inventory import Health
-from aliquot_scheduler.page.model import NodeShown, State
+from aliquot_scheduler.page.model import NodeShown, State, StrayShown
 from support.top_scene import busy, gpu, piece, state_of, waits
 
 NODE = NodeShown(
@@ -47,6 +47,18 @@ def test_gpus_are_bars_with_their_numbers() -> None:
     assert lines[4].split()[:3] == ["n1", "0", "A100-SXM4-80GB"]
     assert lines[4].split()[-2:] == ["a,", "b"]
     assert lines[5].endswith("XID 79")
+
+
+def test_what_is_held_without_a_grant_is_not_free() -> None:
+    """Its share stands above, and each GPU of its node says whose it is, after its own pods."""
+    stray = StrayShown(pod="team/x", compute=75, memory=4 * 1024, best_effort=0)
+    held = state_of([msgspec.structs.replace(NODE, strays=(stray,))])
+    totals = msgspec.structs.replace(held.totals, compute_stray=75, memory_stray=4 * 1024)
+    lines = texts(frame(state=msgspec.structs.replace(held, totals=totals)), width=240)
+    assert "without a grant 25 % of compute, 2 % of memory" in lines[1]
+    assert "a, b; team/x holds 75 % of compute, 4.0 GiB of this node without a grant" in lines[4]
+    assert lines[5].endswith("XID 79")
+    assert "without a grant" not in "".join(texts(frame()))
 
 
 def test_an_instance_of_a_card_is_named_by_its_kind() -> None:

@@ -13,6 +13,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view
 from aliquot_scheduler.page.drawing import Drawing
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
@@ -84,6 +85,30 @@ def test_gpus_show_what_is_granted_and_what_is_promised(stage: PageStage, lookin
     assert (gpu(state, "n0", 0).compute, gpu(state, "n0", 0).memory) == (90, 21_000)
     assert state.totals.compute_granted == 90
     assert (state.totals.gpus, state.totals.waiting, state.totals.running) == (3, 1, 1)
+
+
+def test_what_is_held_without_a_grant_is_told_beside_what_looks_free(stage: PageStage, looking: Looking) -> None:
+    """On its node, on each of that node's GPUs and in the sums; and no more once it is gone."""
+
+    def drawn() -> list[str]:
+        state = looked(looking, stage.seen())
+        uuid = gpu(state, "n0", 1).uuid
+        views = ClusterView().view(state), node_view("n0", state), gpu_view("n0", uuid, state)
+        return [view.body() for view in views]
+
+    stray = asks("stray", 50, 8_000, spec={"nodeName": "n0"})
+    stage.picture.pod_seen(stray)
+    state = looked(looking, stage.seen())
+    assert {node.name: [(one.pod, one.compute, one.memory) for one in node.strays] for node in state.nodes} == {
+        "n0": [("team/pod-stray", 50, 8_000)],
+        "n1": [],
+    }
+    assert (state.totals.compute_stray, state.totals.memory_stray) == (50, 8_000)
+    told = "team/pod-stray holds 50 % of compute, 7.8 GiB of this node without a grant"
+    assert all(told in view for view in drawn())
+    assert "0.9 of 3.0 GPUs, 0.5 without a grant" in drawn()[0]
+    stage.picture.pod_gone(stray)
+    assert not any("without a grant" in view for view in drawn())
 
 
 def test_who_waits_is_shown_with_the_reason(stage: PageStage, looking: Looking) -> None:
