@@ -38,6 +38,16 @@ class GrantError(ClusterError):
         super().__init__(what, where=where, remedy=remedy)
 
 
+class LaterGrantError(GrantError):
+    """One that a later version of Aliquot wrote: no forgery, and its pod may run by it."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"a later version of Aliquot wrote it: its format is {version}, and {VERSION} is all that is read here",
+            remedy="bring centre and agents to that version again; the pod may run on meanwhile",
+        )
+
+
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """A part of one GPU; `limit` is how far the container may burst while others leave compute idle."""
 
@@ -172,11 +182,10 @@ def readable_grant(text: str | None) -> Grant | None:
 
 def _read(text: str) -> _GrantText:
     version = _version.decode(text).v
+    if version > VERSION:
+        raise LaterGrantError(version)
     if version != VERSION:
-        raise GrantError(
-            f"version {version} is not understood, only {VERSION}",
-            remedy="bring the agent of this node to the scheduler's version",
-        )
+        raise GrantError(f"version {version} is not understood, only {VERSION}")
     raw = _grant.decode(text)
     # msgspec takes the last of two equal keys; another reader might take the first, and see another grant.
     json.loads(text, object_pairs_hook=_refuse_doubles)

@@ -12,7 +12,7 @@ import msgspec
 
 from aliquot_core.claims import check_grant
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import Grant, GrantError, decode_grant
+from aliquot_core.grant import Grant, GrantError, LaterGrantError, decode_grant
 from aliquot_core.inventory import Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -53,6 +53,10 @@ def residence(pod: Pod, *, picture: Picture, names: Names) -> Residence:
         )
     try:
         grant = decode_grant(text)
+    except LaterGrantError as error:
+        # What it holds only that version can say.
+        why = f"it is bound to node {node}; {error}{deletion(pod)}"
+        return Residence(state="placed" if _has_run(pod) else "stuck", why=why)
     except AliquotError as error:
         return Residence(state="stuck", why=f"it is bound to node {node}, but {error}")
     mistake = _mistake(grant, pod, names=names)

@@ -158,7 +158,7 @@ REACHES = {"cdi.k8s.io/mine": "aliquot.dev/slice=0123456789abcdef"}
 REFUSALS = {
     "no grant": (edited(BASE, None), "bound without a grant"),
     "not JSON": (edited(BASE, "{"), "not readable"),
-    "unknown version": (edited(BASE, '{"v":7}'), "version 7 is not understood"),
+    "unknown version": (edited(BASE, '{"v":7}'), "a later version of Aliquot wrote it: its format is 7"),
     "oversized": (edited(BASE, '{"v":1,' + " " * 70_000), "more than 65536"),
     "another node": (regranted(BASE, node="n2", part=slice_of(30, 8_000)), "is for node n2"),
     "another pod": (regranted(BASE, uid="u9", part=slice_of(30, 8_000)), "belongs to another pod"),

@@ -115,6 +115,12 @@ HOLDS = "it holds its slices on node n1"
 SAYS = "; its node's agent says: pid 4711 still uses it (Waiting)"
 OTHER_POD = msgspec.structs.replace(MINE, metadata=msgspec.structs.replace(MINE.metadata, uid="u2"))
 LESS = bound(asks("u1", 40, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+# After a downgrade: it may run, and is nobody's to delete.
+LATER = asks("u1", 30, 8_000, node="n1", annotations={NAMES.grant: '{"v":2,"slices":"elsewhere"}'})
+BY_LATER = (
+    "it is bound to node n1; grant: a later version of Aliquot wrote it: its format is 2, and 1 is all that is read "
+    "here; bring centre and agents to that version again; the pod may run on meanwhile"
+)
 STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main", "state": {"terminated": {}}}]}
 
 
@@ -137,6 +143,8 @@ STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main", "state": {"ter
         (conditions(MINE, REFUSED, **STARTED), "placed", HOLDS + SAYS, 1),
         (conditions(MINE, REFUSED | {"message": ""}), "stuck", f"{HOLDS}; its node's agent says: Waiting", 1),
         (conditions(MINE, REFUSED | {"status": "True"}), "placed", HOLDS, 1),
+        (LATER, "stuck", BY_LATER, 0),
+        (conditions(LATER, phase="Running"), "placed", BY_LATER, 0),
         (GONE, "stuck", f"{HOLDS}; GPU-gone is not among the node's GPUs any more", 1),
         (conditions(GONE, phase="Running"), "placed", f"{HOLDS}; GPU-gone is not among the node's GPUs any more", 1),
     ],

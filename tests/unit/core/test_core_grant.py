@@ -131,7 +131,7 @@ REFUSED = {
     "a number": ("1", "not readable"),
     "no version": (text_of(v=...), "not readable"),
     "version 0": (text_of(v=0), "version 0 is not understood, only 1"),
-    "version 2": ('{"v":2,"whatever":[]}', "version 2 is not understood, only 1"),
+    "version 2": ('{"v":2,"whatever":[]}', "a later version of Aliquot wrote it: its format is 2, and 1 is all"),
     "a version as text": (text_of(v="1"), "not readable"),
     "a version as truth": (text_of(v=True), "not readable"),
     "a version of many digits": ('{"v":' + "9" * 5_000 + "}", "not readable"),
