@@ -261,7 +261,7 @@ def _waiting(
     unsuited = {name: why for name, known in picture.nodes.items() if (why := ground.obstacle(ask, known))}
     rows = {name: known.row for name, known in picture.nodes.items()}
     unfit = {name: row for name, row in rows.items() if not found.fits[row]}
-    refusals = finder.refusals(demand, unfit, judgements=found.judgements, ungranted=found.ungranted)
+    refusals = finder.refusals(demand, unfit, judgements=found.judgements, short=found.short)
     answers = [
         NodeAnswer(node=name, fits=False, why=_refusal(refusals[name].why, picture.nodes[name], request))
         if name in refusals

@@ -44,11 +44,15 @@ def make_node(name: str, cards: Sequence[Gpu], *, cordoned: bool = False, ready:
     )
 
 
-def counting(node: Node, *, memory: int = MEMORY) -> Node:
-    """The same node, whose kubelet tells of our resources: so much memory of each GPU."""
+def counting(node: Node, *, memory: int = MEMORY, held: tuple[int, int, int] = (0, 0, 0)) -> Node:
+    """The same node, whose kubelet tells of our resources: so much memory of each GPU that is not sick.
+
+    And beside them what is `held` on those that are.
+    """
     inventory = decode_inventory(node.metadata.annotations[NAMES.inventory])
-    cards = len(inventory.gpus)
-    told = {NAMES.compute: str(100 * cards), NAMES.memory: str(memory * cards), NAMES.best_effort: str(32 * cards)}
+    cards = sum(gpu.health is not Health.SICK for gpu in inventory.gpus)
+    each = zip(NAMES.resources(), (100, memory, 32), held, strict=True)
+    told = {name: str(amount * cards + more) for name, amount, more in each}
     status = msgspec.structs.replace(node.status, allocatable={**node.status.allocatable, **told})
     return msgspec.structs.replace(node, status=status)
 

@@ -48,4 +48,4 @@ def told(asked: Asked, *, known: Sequence[str], rows: Rows, found: Survey, room:
 def _refusals(demand: Demand, known: Sequence[str], rows: Rows, found: Survey, *, finder: Finder) -> dict[str, Refusal]:
     unfit = (~found.fits[rows]).tolist()
     nodes = dict(compress(zip(known, rows.tolist(), strict=True), unfit))
-    return finder.refusals(demand, nodes, judgements=found.judgements, ungranted=found.ungranted)
+    return finder.refusals(demand, nodes, judgements=found.judgements, short=found.short)

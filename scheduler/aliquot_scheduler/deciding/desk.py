@@ -255,7 +255,7 @@ class Desk:
     def _why_lost(self, pod: Pod, *, node: str) -> str:
         """Why a node has no room any more for one that was promised it."""
         known = self._picture.nodes.get(node)
-        why = known.out or self.finder.beside.why_not(pod, node=node) if known else "the node is gone"
+        why = known.out or self.finder.counted.why_not(pod, node=node) if known else "the node is gone"
         return why or "its GPUs were given to others meanwhile"
 
     def _bound_without_grant(self, pod: Pod) -> None:

@@ -11,6 +11,7 @@ from aliquot_core.request_notes import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.causes import Causes
+from aliquot_scheduler.fit.counted import NOTHING_SHORT, Counted
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.finding import NodeCause
@@ -19,7 +20,6 @@ from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.fit.surveys import Surveys
-from aliquot_scheduler.fit.ungranted import NOBODY_THERE, Beside
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Judgement, Rules
@@ -39,7 +39,7 @@ class Finder:
         self._names = names
         self._surveys = Surveys(grid=picture.grid)
         self._emptied = Emptied()
-        self.beside = Beside(picture=picture, names=names)
+        self.counted = Counted(picture=picture, names=names)
 
     def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
         """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""
@@ -54,12 +54,12 @@ class Finder:
             return plan.cost if plan else None
 
         found = self._surveys.of(demand, trial=trial, appraisal=appraisal, within=within)
-        return self._ruled.heard(self.beside.heard(found, pod), pod=pod, demand=demand)
+        return self._ruled.heard(self.counted.heard(found, pod), pod=pod, demand=demand)
 
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)
-        if known is None or known.out or self.beside.why_not(pod, node=node):
+        if known is None or known.out or self.counted.why_not(pod, node=node):
             return None
         appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
         return self._plan(pod, demand, known=known, appraisal=appraisal, suitable=suitable)
@@ -70,11 +70,11 @@ class Finder:
         nodes: Mapping[str, int],
         *,
         judgements: Mapping[str, Judgement] = NOTHING_SAID,
-        ungranted: Mapping[str, str] = NOBODY_THERE,
+        short: Mapping[str, str] = NOTHING_SHORT,
     ) -> dict[str, Refusal]:
         """Why each of these nodes (names with their rows) does not take a pod that asks so.
 
-        `judgements` and `ungranted` are what its survey has said of rules, and of pods without a grant.
+        `judgements` and `short` are what its survey has said of rules, and of what kube-scheduler counts.
         """
         known = self._picture.nodes
         out = {name: Refusal(cause=NodeCause.OUT, why=known[name].out) for name in nodes if known[name].out}
@@ -85,10 +85,9 @@ class Finder:
             return out
         named = self._picture.named(demand.request.uuids)
         causes = Causes(demand, grid=self._picture.grid, emptied=self._emptied, named=named)
-        of_gpus = Refusals(causes, names=self._names).of(left)
-        # What is for good stays so when they are deleted.
-        aside = {name: why for name, why in ungranted.items() if name in left and not of_gpus[name].final}
-        return out | of_gpus | {name: Refusal(cause=NodeCause.UNGRANTED, why=why) for name, why in aside.items()}
+        of_gpus = Refusals(causes, names=self._names).of({name: one for name, one in left.items() if name not in short})
+        counted = {name: Refusal(cause=NodeCause.COUNTED, why=why) for name, why in short.items() if name in left}
+        return out | of_gpus | counted
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:
         """Not for a pod that says itself how it wants to lie."""

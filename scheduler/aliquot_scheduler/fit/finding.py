@@ -29,7 +29,7 @@ class NodeCause(Enum):
     NOT_TOGETHER = "its containers do not lie on them together"
     INIT_STUCK = "one of its init containers does not"
     # By who is there now.
-    UNGRANTED = "too much of it is held by pods without a grant", False
+    COUNTED = "its GPUs have room, and kube-scheduler counts too little left", False
     NO_ROOM = "too few of them have room", False
     NO_ROOM_IN_A_MODE = "too few of those with room share an isolation mode", False
     NO_ROOM_TOGETHER = "they have room for each container and not for all", False

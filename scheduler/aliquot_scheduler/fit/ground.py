@@ -2,7 +2,7 @@
 
 kube-scheduler has the last word: here it is only foreseen, so that no turn is given for a node that it would refuse.
 Of extended resources (`example.com/fpga`) it is foreseen whether a node has enough in all, not what of it is in use;
-of our own only where a pod lies without a grant (`ungranted.py`), for else its GPUs tell.
+of our own what kube-scheduler counts as taken (`counted.py`), beside what its GPUs say.
 Affinity between pods, topology spread, volumes and ports are not foreseen: a turn that they spoil is taken back.
 """
 
@@ -20,8 +20,8 @@ from aliquot_core.hosts import extended_request, host_request, own_request
 from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
 from aliquot_core.objects import Pod, Toleration
+from aliquot_scheduler.fit.counted import is_short, short_rows, why_short
 from aliquot_scheduler.fit.refusals import Refusal, told_often
-from aliquot_scheduler.fit.ungranted import is_short, why_short
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import (
     CPU,
@@ -104,14 +104,12 @@ class Ground:
 
     def admits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take such a pod now."""
-        hosts = self._picture.hosts
-        asked = ask.on_node if hosts.ungranted else ask.beside_own
-        return self._suits(ask) & self._has_extended(ask) & _enough(hosts.free, asked)
+        return self._admits_beside_gpus(ask) & ~short_rows(ask.own, self._picture.hosts.free)
 
     def suits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes would take such a pod if no other were there but who lies without a grant."""
         hosts, nodes = self._picture.hosts, self._picture.nodes
-        suits = self._suits(ask) & self._has_extended(ask) & _enough(hosts.allocatable, ask.beside_own)
+        suits = self._suits(ask) & self._has_extended(ask) & _enough(hosts.allocatable, ask.on_node)
         for name in hosts.ungranted.keys() & nodes.keys():
             suits[nodes[name].row] &= not is_short(ask.own, hosts.own_beside(name))
         return suits
@@ -143,7 +141,8 @@ class Ground:
 
     def others(self, ask: HostAsk, *, but: Bools, refused: Refused) -> Iterator[str]:
         """What is to be said of the nodes but these, so that the numbers add up to all that there are."""
-        those = self.admits(ask) & self._picture.grid.bindable & ~but
+        # Where GPUs have no room, kube-scheduler counts none of ours left either.
+        those = self._admits_beside_gpus(ask) & self._picture.grid.bindable & ~but
         nodes = self._picture.nodes
         yield from _of_others(refused({name: known for name, known in nodes.items() if those[known.row]}))
         rest = [known for known in nodes.values() if not (those | but)[known.row]]
@@ -170,7 +169,11 @@ class Ground:
             if (there := int(self._picture.hosts.there_is(resource)[known.row])) < asked:
                 return unsuited or f"{there} {resource} in all of {asked} asked"
         short = unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
-        return short or why_short(ask.own, [known.name], hosts=self._picture.hosts)
+        return short or why_short(ask.own, [known.name], picture=self._picture)
+
+    def _admits_beside_gpus(self, ask: HostAsk) -> Bools:
+        hosts = self._picture.hosts
+        return self._suits(ask) & self._has_extended(ask) & _enough(hosts.free, ask.beside_own)
 
     def _suits(self, ask: HostAsk) -> Bools:
         marks = self._picture.marks
@@ -201,16 +204,13 @@ class Ground:
             if asked and (out := left & (of[:, column] < asked)).any():
                 parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
                 left = left & ~out
-        if why := self._held(ask, left) if tolerating else "":
-            parts.append(why)
-            left = left & _enough(of, ask.on_node)
+        if tolerating and (out := left & short_rows(ask.own, of)).any():
+            parts.append(why_short(ask.own, self._names(out), picture=self._picture))
+            left = left & ~out
         return "" if left.any() else ", ".join(parts)
 
-    def _held(self, ask: HostAsk, rows: Bools) -> str:
-        """Who lies without a grant on those of these nodes that have too little left of our resources."""
-        hosts, nodes = self._picture.hosts, self._picture.nodes
-        there = [name for name in hosts.ungranted.keys() & nodes.keys() if rows[nodes[name].row]]
-        return why_short(ask.own, there, hosts=hosts)
+    def _names(self, rows: Bools) -> list[str]:
+        return [name for name, known in self._picture.nodes.items() if rows[known.row]]
 
     def _taint(self, rows: Bools, ask: HostAsk) -> str:
         """The one that keeps it off most of these nodes."""

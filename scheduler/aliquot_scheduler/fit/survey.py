@@ -31,8 +31,8 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     cost: Reals
     # By node what rules of the cluster's own say against it.
     judgements: Mapping[str, Judgement] = {}
-    # By node who lies there without a grant, and so keeps the pod from it.
-    ungranted: Mapping[str, str] = {}
+    # By node of which kube-scheduler counts too little left, though its GPUs have room: why.
+    short: Mapping[str, str] = {}
 
     def grades(self, rows: Rows, *, best: int) -> list[int]:
         """Of the nodes in these rows, from 0 to one below the best, so that one can be lifted above its equals.

@@ -1,8 +1,8 @@
 """CPU, memory and places for pods that nodes have left: of all pods that lie there, whether or not they use GPUs.
 
-Of extended resources (`example.com/fpga`) only what nodes have is known here, and not what of it is in use. Of our own
-the GPUs tell what is free, but for nodes where a pod is bound without a grant: kube-scheduler and the kubelet count
-what it asks, and no GPU does. There what is free is counted as they count it, of all who lie there or are to come.
+Of extended resources (`example.com/fpga`) only what nodes have is known here, and not what of it is in use. Our own are
+counted as kube-scheduler and the kubelet count them, of all who lie there or are to come: what GPUs have free is
+another matter, and both must do.
 
 A pod takes from its node from the moment at which room is promised to it until it has ended or is gone. What a node
 does not say of itself is not counted: kube-scheduler then knows better. For whom room is made, it is kept here too;
@@ -35,7 +35,6 @@ NOTHING_OWN: Own = (0, 0, 0)
 # As good as without end, and still nothing overflows when pods are taken from it.
 UNTOLD = 2**62
 _NOTHING: HostAmounts = (0, 0, 0, *NOTHING_OWN)
-_UNTOLD_OWN = (UNTOLD,) * len(NOTHING_OWN)
 MILLI = 1000
 _READ = (("cpu", MILLI), ("memory", 1), ("pods", 1))
 HostInts = npt.NDArray[np.int64]
@@ -52,9 +51,9 @@ class Ungranted(NamedTuple):
 class HostRoom:
     """What is there and what is free, by row of the grid."""
 
-    def __init__(self, *, rows: int, own: Sequence[str] = ()) -> None:
+    def __init__(self, *, rows: int, own: Sequence[str]) -> None:
         """`own` are the names of our three resources."""
-        self._own = own
+        self._read = (*_READ, *((resource, 1) for resource in own))
         # By node and UID: who is bound there without a grant that counts, and what it asks.
         self.ungranted: dict[str, dict[str, Ungranted]] = {}
         # Changes whenever a node may have more left than before; and whenever what there is changes.
@@ -86,7 +85,7 @@ class HostRoom:
         if self._rows.get(name) == row and self._told[name] == told:
             return
         self._rows[name], self._told[name] = row, told
-        self.allocatable[row] = [*(_read(told.get(resource), scale) for resource, scale in _READ), *_UNTOLD_OWN]
+        self.allocatable[row] = [_read(told.get(resource), scale) for resource, scale in self._read]
         self._tell_extended(row, told)
         self._count(name)
         self.version += 1
@@ -142,12 +141,12 @@ class HostRoom:
             self.version += 1
 
     def own_left(self, node: str, *, but: str = "") -> Own | None:
-        """What kube-scheduler has left of our resources on a node where somebody lies without a grant; else None.
+        """What kube-scheduler has left of our resources on a node; None if nobody knows it.
 
         `but` is who is not counted.
         """
         row = self._rows.get(node)
-        if row is None or node not in self.ungranted:
+        if row is None:
             return None
         where, amounts = self._held.get(but, ("", _NOTHING))
         back = amounts[OWN] if where == node else NOTHING_OWN
@@ -160,8 +159,19 @@ class HostRoom:
         """What of our resources those leave who lie there without a grant, were they alone."""
         held = [one.own for one in self.ungranted.get(node, {}).values()]
         taken = [sum(column) for column in zip(*held, strict=True)] or NOTHING_OWN
-        compute, memory, best_effort = (there - less for there, less in zip(self._own_there(node), taken, strict=True))
+        compute, memory, best_effort = (there - less for there, less in zip(self.own_told(node), taken, strict=True))
         return compute, memory, best_effort
+
+    def own_told(self, node: str) -> Own:
+        """What a node that is known tells of our resources, whoever holds it."""
+        compute, memory, best_effort = self.allocatable[self._rows[node], OWN].tolist()
+        return compute, memory, best_effort
+
+    def lasting(self) -> HostInts:
+        """What there is but for our own resources: a kubelet tells of none of them while no agent is there."""
+        there = self.allocatable.copy()
+        there[:, OWN] = UNTOLD
+        return there
 
     def cores_but(self, holder: str) -> Reals:
         """Free cores by row, as if this one held none."""
@@ -198,16 +208,8 @@ class HostRoom:
         if (row := self._rows.get(node)) is not None:
             taken = [min(MOST, amount) for amount in self._by_node.get(node, _NOTHING)]
             self.free[row] = self.allocatable[row] - np.array(taken, dtype=np.int64)
-            if node in self.ungranted:
-                self.free[row, OWN] = [
-                    there - less for there, less in zip(self._own_there(node), taken[OWN], strict=True)
-                ]
             self.cores[row] = 0.0 if self.allocatable[row, CPU] == UNTOLD else self.free[row, CPU] / MILLI
             self.changes.note(row)
-
-    def _own_there(self, node: str) -> list[int]:
-        told = self._told[node]
-        return [_read(told.get(resource), 1) for resource in self._own]
 
 
 def _array(rows: int) -> HostInts:

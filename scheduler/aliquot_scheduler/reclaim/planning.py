@@ -297,4 +297,4 @@ class Planner:
         """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""
         asked = [place.waiter.shape.host.on_node for place in clearing.places if place.node == node]
         free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
-        return any(sum(column) > there for column, there in zip(zip(*asked, strict=True), free, strict=False))
+        return any(sum(column) > max(0, there) for column, there in zip(zip(*asked, strict=True), free, strict=False))

@@ -125,7 +125,7 @@ class Scene:
         if known is None:
             return True
         asked = one.waiter.shape.host.on_node
-        return all(there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
+        return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
 
     def _host_left(self, known: KnownNode) -> list[int]:
         """CPU, memory and places that the node will have left."""

@@ -29,6 +29,7 @@ from support.centre import (
     make_node,
     picture_with,
 )
+from support.counting_stage import counted, said, staged
 from support.queue_stage import GATED, Stage, queue
 from support.reclaim_stage import ReclaimStage
 
@@ -42,28 +43,6 @@ def at(node: str, compute: int | None, memory: int | None = None, *, uid: str = 
     """A pod that somebody else has bound to this node."""
     pod = asks(uid, compute, memory, namespace="kube-system")
     return replace(pod, spec=replace(pod.spec, node_name=node))
-
-
-def counted(stage: Stage, *names: str) -> None:
-    """The kubelets of these nodes tell of our resources, of all nodes if none is named."""
-    for name, known in list(stage.picture.nodes.items()):
-        if not names or name in names:
-            stage.picture.node_seen(counting(known.node))
-    stage.beat()
-
-
-def staged(*nodes: int) -> Stage:
-    """Nodes n0 and so on with so many cards each, whose kubelets tell of them."""
-    stage = Stage(nodes=nodes)
-    counted(stage)
-    return stage
-
-
-def said(stage: Stage, uid: str) -> tuple[str, str]:
-    """The word and the sentence that a waiting pod is told."""
-    waiter = next(one for one in stage.queues.waiting() if one.uid == uid)
-    notice = stage.queues.notice(waiter)
-    return notice.reason, notice.message
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------
@@ -247,15 +226,15 @@ def refused(cards: Sequence[Gpu], *strays: Pod, asked: Asked) -> tuple[NodeCause
     found = finder.survey(pod, demand)
     assert not found.fits[picture.nodes["n1"].row]
     rows = {"n1": picture.nodes["n1"].row}
-    refusal = finder.refusals(demand, rows, judgements=found.judgements, ungranted=found.ungranted)["n1"]
+    refusal = finder.refusals(demand, rows, judgements=found.judgements, short=found.short)["n1"]
     return refusal.cause, refusal.why
 
 
 def test_the_cause_is_its_own_and_what_is_for_good_stays_so() -> None:
     """Deleting helps the one, and not who asks more than the node has."""
     two = gpus("n1", 2)
-    assert refused(two, at("n1", 200), asked=(60, None)) == (NodeCause.UNGRANTED, ON_ALL)
-    assert not NodeCause.UNGRANTED.final
+    assert refused(two, at("n1", 200), asked=(60, None)) == (NodeCause.COUNTED, ON_ALL)
+    assert not NodeCause.COUNTED.final
     assert refused(two, at("n1", 200), asked=(60, MEMORY + 1))[0] is NodeCause.TOO_SMALL
 
 
@@ -268,7 +247,7 @@ def test_who_holds_nothing_of_what_is_short_is_not_blamed() -> None:
     less = replace(picture.nodes["n1"].node.status, allocatable={**told, NAMES.compute: "100"})
     picture.node_seen(replace(picture.nodes["n1"].node, status=less))
     found = Finder(picture=picture, names=NAMES).survey(asks("p", 60, None), demand_of(request_of(asks("p", 60, None))))
-    assert found.ungranted == {"n1": "0 % of compute left of 60 asked"}
+    assert found.short == {"n1": "0 % of compute left of 60 asked"}
 
 
 def request_of(pod: Pod) -> PodRequest:

@@ -118,11 +118,9 @@ class Cards:
         return Stock(capacity=tuple(capacity), free=tuple(free))
 
     def _free(self, part: Ints, where: Bools, column: int) -> int:
-        """The sum; of a node no more than who lies there without a grant leaves."""
-        hosts = self.picture.hosts
-        if not hosts.ungranted:
-            return int(part.sum(where=where, dtype=np.int64))
-        return int(np.minimum(part.sum(axis=1, where=where, dtype=np.int64), hosts.free[:, column].clip(0)).sum())
+        """The sum; of a node no more than kube-scheduler counts as left."""
+        left = self.picture.hosts.free[:, column].clip(0)
+        return int(np.minimum(part.sum(axis=1, where=where, dtype=np.int64), left).sum())
 
     def away(self) -> Away:
         """What the stock counts as there and never as free."""

@@ -154,7 +154,7 @@ class Laying:
             if may is None or self._states[place] in looked_at:
                 continue
             looked_at.add(self._states[place])
-            if all(there >= asked for there, asked in zip(spot.host, sort.host, strict=True)):
+            if all(not asked or there >= asked for there, asked in zip(spot.host, sort.host, strict=True)):
                 for claims in self._on(place, sort, may):
                     yield _Placed(place, sort, claims)
 

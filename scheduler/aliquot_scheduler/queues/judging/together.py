@@ -75,7 +75,7 @@ class Together:
             return ""
         picture, tries = self._picture, tries_for(members)
         able = self._able(members)
-        scenery = Scenery(picture.grid.emptied(), picture.hosts.allocatable, lambda one: able[one.number])
+        scenery = Scenery(picture.grid.emptied(), picture.hosts.lasting(), lambda one: able[one.number])
         nodes = [picture.nodes[name] for name in sorted(picture.nodes)]
         for places in places_of(topology, nodes):
             if laid(members, places, scenery, picture=picture, tries=tries) or tries.left <= 0:

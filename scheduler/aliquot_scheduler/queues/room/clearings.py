@@ -217,9 +217,8 @@ class Clearings:
 
     def _is_free(self, place: Place) -> bool:
         known = self._picture.nodes[place.node]
-        return has_room(self._picture, place.node, place.claims) and not any(
-            part < 0 for part in self._picture.hosts.free[known.row].tolist()
-        )
+        left = zip(place.waiter.shape.host.on_node, self._picture.hosts.free[known.row].tolist(), strict=True)
+        return has_room(self._picture, place.node, place.claims) and not any(asked and part < 0 for asked, part in left)
 
 
 def has_room(picture: Picture, node: str, gpus: Iterable[str], *, but: Collection[str] = ()) -> bool:

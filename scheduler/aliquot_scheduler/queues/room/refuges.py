@@ -105,8 +105,9 @@ class Refuges:
         key = key_of(refuge.uid)
         self._picture.keep(key, {(refuge.node, gpu): claim for gpu, claim in refuge.claims.items()})
         # As the cards count it: what is written of one that is moved says no more of our resources.
-        claims = refuge.claims.values()
-        own = sum(claim.compute.value for claim in claims), sum(claim.memory.value for claim in claims), 0
+        amounts = [(one.compute.value, one.memory.value, int(not one.compute.value)) for one in refuge.claims.values()]
+        compute, memory, best_effort = (sum(column) for column in zip(*amounts, strict=True))
+        own = compute, memory, best_effort
         self._picture.hosts.keep(key, node=refuge.node, amounts=refuge.moved.host, own=own)
 
     def close(self, uid: str) -> None:

@@ -1,0 +1,131 @@
+"""What kube-scheduler and the kubelet count of our resources: nodes that they would refuse though GPUs have room.
+
+They add up what all pods of a node ask, wherever it lies, and hold that against what the node tells: best effort has so
+many places, a pod that was bound without a grant lies on no GPU and takes its part all the same, and a GPU that falls
+sick takes its part from what there is while its pods hold theirs. Such a node is not to be promised: the turn would be
+lost, again and again. Where GPUs have no room either, they tell why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+import msgspec
+import numpy as np
+
+from aliquot_core.counting import agreed, listed
+from aliquot_core.hosts import own_request
+from aliquot_core.inventory import Gpu, Health
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.host_room import OWN, HostInts, Own
+from aliquot_scheduler.picture.picture import KnownNode, Picture
+
+NOTHING_SHORT: Mapping[str, str] = MappingProxyType({})
+# Of what there is too little, in the order of `Names.resources`.
+_COMPUTE, _MEMORY, _BEST_EFFORT = range(3)
+_WORDS = ("% of compute", "MiB of GPU memory", "places for best effort")
+_ONE_PLACE = "1 place for best effort"
+
+
+def short_rows(asked: Own, there: HostInts) -> Bools:
+    """The rows of which that is more than is there; of what is not asked for nothing need be."""
+    short: Bools = np.zeros(len(there), dtype=np.bool_)
+    for column, amount in zip(there[:, OWN].T, asked, strict=True):
+        if amount:
+            short |= column < amount
+    return short
+
+
+def is_short(asked: Own, left: Own) -> bool:
+    """The same of one node."""
+    return any(less < more for more, less in zip(asked, left, strict=True) if more)
+
+
+def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = "") -> str:
+    """Why those of these nodes that have too little left for a pod have no more; empty if none of them has too little.
+
+    `but` is the pod itself.
+    """
+    counted = {name: left for name in nodes if (left := picture.hosts.own_left(name, but=but))}
+    lacks = (axis for axis, more in enumerate(asked) if more and any(left[axis] < more for left in counted.values()))
+    if (axis := next(lacks, None)) is None:
+        return ""
+    left = {name: left[axis] for name, left in counted.items() if left[axis] < asked[axis]}
+    left_of = f"{_amount(max(0, *left.values()), axis)} left of {asked[axis]} asked"
+    why = _strays(left, axis, picture=picture)
+    if axis == _BEST_EFFORT:
+        return f"{left_of}: {why}" if why else _places(left, picture=picture)
+    why = why or _on_sick([picture.nodes[name] for name in left], axis, picture=picture)
+    # Else the kubelet tells of less than its GPUs have, for its own reasons.
+    return f"{left_of}: {why}" if why else left_of
+
+
+def _strays(nodes: Iterable[str], axis: int, *, picture: Picture) -> str:
+    ungranted = picture.hosts.ungranted
+    culprits = sorted(
+        one for name in ungranted.keys() & set(nodes) for one in ungranted[name].values() if one.own[axis]
+    )
+    if not culprits:
+        return ""
+    held = sum(one.own[axis] for one in culprits)
+    who, them = listed([one.pod for one in culprits]), agreed(len(culprits), "it", "them")
+    return f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant by {who}: delete {them}"
+
+
+def _places(left: Mapping[str, int], *, picture: Picture) -> str:
+    there = sum(picture.hosts.own_told(name)[_BEST_EFFORT] for name in left)
+    return f"{there - sum(max(0, one) for one in left.values())} of {_amount(there, _BEST_EFFORT)} are taken"
+
+
+def _on_sick(nodes: Iterable[KnownNode], axis: int, *, picture: Picture) -> str:
+    """What is held on GPUs that give nothing any more, of nodes that tell of too little for that beside the others."""
+    held = cards = 0
+    for known in nodes:
+        sick = [gpu for gpu in known.inventory.gpus if gpu.health is Health.SICK]
+        on_sick = sum(_held((known.name, gpu.uuid), axis, picture=picture) for gpu in sick)
+        well = sum(_size(gpu, axis) for gpu in known.inventory.gpus if gpu.health is not Health.SICK)
+        if on_sick and picture.hosts.own_told(known.name)[axis] < well + on_sick:
+            held, cards = held + on_sick, cards + len(sick)
+    if not held:
+        return ""
+    return f"{_amount(held, axis)} are held on {agreed(cards, 'a GPU that is', 'GPUs that are')} sick or cordoned"
+
+
+def _held(gpu: tuple[str, str], axis: int, *, picture: Picture) -> int:
+    claims = picture.holdings.on(gpu).values()
+    return sum(claim.compute.value if axis == _COMPUTE else claim.memory.value for claim in claims)
+
+
+def _size(gpu: Gpu, axis: int) -> int:
+    return gpu.compute.value if axis == _COMPUTE else gpu.usable.value
+
+
+def _amount(count: int, axis: int) -> str:
+    return _ONE_PLACE if (count, axis) == (1, _BEST_EFFORT) else f"{count} {_WORDS[axis]}"
+
+
+class Counted:
+    """Asks a picture what is left by that count."""
+
+    def __init__(self, *, picture: Picture, names: Names) -> None:
+        self._picture = picture
+        self._names = names
+
+    def heard(self, found: Survey, pod: Pod) -> Survey:
+        """What was found, without the nodes that have too little left, and why these have."""
+        short = found.fits & short_rows(own_request(pod, names=self._names), self._picture.hosts.free)
+        if not short.any():
+            return found
+        there = (name for name, known in self._picture.nodes.items() if short[known.row])
+        why = {name: said for name in there if (said := self.why_not(pod, node=name))}
+        fits = found.fits.copy()
+        fits[[self._picture.nodes[name].row for name in why]] = False
+        return msgspec.structs.replace(found, fits=fits, short=why)
+
+    def why_not(self, pod: Pod, *, node: str) -> str:
+        """Why it does not get that node; empty if it may."""
+        return why_short(own_request(pod, names=self._names), [node], picture=self._picture, but=pod.metadata.uid)

@@ -1,0 +1,39 @@
+"""Stages whose kubelets tell of our resources, so that kube-scheduler's count of them matters."""
+
+from __future__ import annotations
+
+from aliquot_core.hosts import own_request
+from aliquot_scheduler.picture.host_room import NOTHING_OWN
+from support.centre import NAMES, counting, gpus, make_node, sick
+from support.queue_stage import Stage
+
+
+def counted(stage: Stage, *names: str) -> None:
+    """The kubelets of these nodes tell of our resources, of all nodes if none is named."""
+    for name, known in list(stage.picture.nodes.items()):
+        if not names or name in names:
+            stage.picture.node_seen(counting(known.node))
+    stage.beat()
+
+
+def staged(*nodes: int) -> Stage:
+    """Nodes n0 and so on with so many cards each, whose kubelets tell of them."""
+    stage = Stage(nodes=nodes)
+    counted(stage)
+    return stage
+
+
+def falls_sick(stage: Stage, uid: str, *, cards: int, told: bool) -> None:
+    """The only GPU of this pod, on n0; its agent has `told` of what the pod holds there beside the healthy ones."""
+    ((_, uuid),) = stage.picture.holdings.of(uid)
+    there = [sick(one) if one.uuid == uuid else one for one in gpus("n0", cards)]
+    held = own_request(stage.pods[uid], names=NAMES) if told else NOTHING_OWN
+    stage.picture.node_seen(counting(make_node("n0", there), held=held))
+    stage.beat()
+
+
+def said(stage: Stage, uid: str) -> tuple[str, str]:
+    """The word and the sentence that a waiting pod is told."""
+    waiter = next(one for one in stage.queues.waiting() if one.uid == uid)
+    notice = stage.queues.notice(waiter)
+    return notice.reason, notice.message

@@ -1,0 +1,123 @@
+"""What kube-scheduler counts of our resources on every node, the centre counts too: no turn is lost, nobody evicted."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from aliquot_scheduler.queues.said.spec import QueueSpec
+from support.centre import NAMES, Asked, counting
+from support.counting_stage import counted, falls_sick, said, staged
+from support.queue_stage import Stage, queue
+from support.reclaim_stage import ReclaimStage
+
+replace = msgspec.structs.replace
+OWNED: dict[str, QueueSpec] = {"owner": queue(guarantee=100), "other": queue()}
+
+
+def with_places(stage: Stage, places: int) -> None:
+    """The kubelet of n0 has so many for best effort."""
+    node = counting(stage.picture.nodes["n0"].node)
+    told = {**node.status.allocatable, NAMES.best_effort: str(places)}
+    stage.picture.node_seen(replace(node, status=replace(node.status, allocatable=told)))
+    stage.beat()
+
+
+# --- a GPU that falls sick while it is in use ------------------------------------------------------------------------
+SICK: list[tuple[Asked, Asked, str]] = [
+    ((100, 1_000), (100, 1_000), "0 % of compute left of 100 asked: 100 % of compute are held"),
+    ((50, 60_000), (30, 30_000), "20000 MiB of GPU memory left of 30000 asked: 60000 MiB of GPU memory are held"),
+    ((80, 1_000), (30, 1_000), "20 % of compute left of 30 asked: 80 % of compute are held"),
+]
+
+
+@pytest.mark.parametrize(("held", "asked", "_"), SICK)
+def test_the_neighbour_of_a_sick_gpu_in_use_is_used(held: Asked, asked: Asked, _: str) -> None:
+    """Its agent tells of what is held there beside the healthy ones, and so kube-scheduler has room for the next."""
+    stage = staged(2)
+    stage.submit("h", *held)
+    assert stage.run() == ["h"]
+    falls_sick(stage, "h", cards=2, told=True)
+    stage.submit("q", *asked)
+    assert stage.round() == ["q"]
+
+
+@pytest.mark.parametrize(("held", "asked", "words"), SICK)
+def test_nobody_gets_a_turn_where_kube_scheduler_has_nothing_left(held: Asked, asked: Asked, words: str) -> None:
+    """Before the agent has told of it; who waits is told what it is, and comes in as soon as it is over."""
+    stage = staged(2)
+    stage.submit("h", *held)
+    assert stage.run() == ["h"]
+    falls_sick(stage, "h", cards=2, told=False)
+    stage.submit("q", *asked)
+    assert stage.round() == []
+    assert said(stage, "q") == (
+        "NoNode",
+        f"1 node has room on its GPUs: {words} on a GPU that is sick or cordoned",
+    )
+    stage.end("h")
+    assert stage.round() == ["q"]
+
+
+@pytest.mark.parametrize(("told", "victims"), [(False, []), (True, ["low"])])
+def test_nobody_is_evicted_where_that_frees_nothing(told: bool, victims: list[str]) -> None:  # noqa: FBT001 - a row
+    """Whoever goes, kube-scheduler counts the pod on the sick GPU: it is of use once the agent has told of that."""
+    stage = ReclaimStage(OWNED, nodes=(2,))
+    counted(stage)
+    stage.submit("h", 100, queue="other")
+    stage.submit("low", 100, queue="other")
+    assert sorted(stage.run()) == ["h", "low"]
+    falls_sick(stage, "h", cards=2, told=told)
+    stage.submit("q", 100, queue="owner")
+    assert stage.round() == []
+    assert stage.victims() == victims
+
+
+# --- places for best effort ------------------------------------------------------------------------------------------
+def test_places_for_best_effort_are_as_many_as_the_kubelet_has() -> None:
+    """The next one waits behind its gate, and is told why."""
+    stage = staged(1)
+    with_places(stage, 2)
+    for uid in ("a", "b", "c"):
+        stage.submit(uid, None, 600)
+    assert stage.run() == ["a", "b"]
+    assert stage.round() == []
+    assert said(stage, "c") == (
+        "NoNode",
+        "1 node has room on its GPUs: 2 of 2 places for best effort are taken",
+    )
+    stage.end("a")
+    assert stage.round() == ["c"]
+
+
+def test_who_asks_for_no_place_needs_none() -> None:
+    """Fewer than none may be left: of a setting that was lowered, say."""
+    stage = staged(1)
+    for uid in ("a", "b"):
+        stage.submit(uid, None, 600)
+    assert stage.run() == ["a", "b"]
+    with_places(stage, 1)
+    stage.submit("p", 10, 600)
+    assert stage.round() == ["p"]
+
+
+def test_a_node_that_does_not_say_what_it_has_is_left_to_kube_scheduler() -> None:
+    """Whatever lies there already."""
+    stage = Stage(nodes=(1,))
+    for number in range(40):
+        stage.submit(f"b{number}", None, 600)
+    assert len(stage.run()) == 40
+
+
+def test_only_nodes_that_lack_it_are_told_of() -> None:
+    """Of one that lacks memory it is not said how much compute it has left."""
+    stage = staged(2, 2)
+    for name, less in (("n0", {NAMES.compute: "20"}), ("n1", {NAMES.memory: "500"})):
+        node = stage.picture.nodes[name].node
+        stage.picture.node_seen(
+            replace(node, status=replace(node.status, allocatable={**node.status.allocatable, **less}))
+        )
+    stage.beat()
+    stage.submit("q", 30, 1_000)
+    assert stage.round() == []
+    assert said(stage, "q") == ("NoNode", "2 nodes have room on their GPUs: 20 % of compute left of 30 asked")
