@@ -171,6 +171,7 @@ class NodeAgent:
             door=self.door,
             starter=self.starter,
             inventory=self._inventory,
+            pods=lambda: self.pods.by_uid,
             best_effort_slots=self._settings.best_effort_slots,
             changed=self.changed,
         )
@@ -184,6 +185,7 @@ class NodeAgent:
             random=self._random,
             seen=lambda: self.node,
             inventory=self._inventory,
+            pods=lambda: self.pods.by_uid,
             changed=self.changed,
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from aliquot_agent.starting.held_on_sick import Held, held_on_sick
+from aliquot_core.inventory import Inventory
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended
@@ -71,7 +73,11 @@ class Town:
         cards = list(CARDS[name])
         if (bad := self.bad[name]) is not None:
             cards[bad] = sick(cards[bad])
-        self.picture.node_seen(counting(make_node(name, cards, cordoned=name in self.cordoned)))
+        there = [pod for pod in self.api.pods.values() if pod.spec.node_name == name]
+        on_sick = held_on_sick(there, inventory=Inventory(gpus=tuple(cards)), names=NAMES).values()
+        compute, memory, best_effort = (sum(column) for column in zip(Held(), *on_sick, strict=True))
+        node = make_node(name, cards, cordoned=name in self.cordoned)
+        self.picture.node_seen(counting(node, held=(compute, memory, best_effort)))
 
     def beat(self, name: str) -> None:
         """A heart-beat, if the agent is there."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.inventory import Health, Inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
@@ -33,8 +35,8 @@ class Patches(msgspec.Struct, frozen=True, kw_only=True):
     status: dict[str, Any] | None
 
 
-def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
-    """What to write so that the node says what the inventory says."""
+def patches(node: Node, *, inventory: Inventory, names: Names, held: Mapping[str, Held] = NOTHING_HELD) -> Patches:
+    """What to write so that the node says what the inventory says, and what pods hold on GPUs that are sick."""
     annotations = _changed(node.metadata.annotations, {names.inventory: encode_inventory(inventory)})
     taken_in = names.clear_health in node.metadata.annotations
     if taken_in:
@@ -47,10 +49,11 @@ def patches(node: Node, *, inventory: Inventory, names: Names) -> Patches:
     }
     if taken_in:
         metadata["resourceVersion"] = node.metadata.resource_version
-    right = _says(node.status.capacity.get(names.memory), inventory.memory)
+    memory = MiB(inventory.memory.value + sum(one.memory for one in held.values()))
+    right = _says(node.status.capacity.get(names.memory), memory)
     return Patches(
         metadata={"metadata": metadata} if metadata else None,
-        status=None if right else {"status": {"capacity": {names.memory: str(inventory.memory.value)}}},
+        status=None if right else {"status": {"capacity": {names.memory: str(memory.value)}}},
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aliquot_agent.publishing.node_object import patches
 from aliquot_agent.signal import Signal
+from aliquot_agent.starting.held_on_sick import held_on_sick
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Node
+from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.patches import merge_patch
@@ -38,6 +39,7 @@ class NodePublisher:
         random: Random,
         seen: Callable[[], Node | None],
         inventory: Callable[[], Inventory],
+        pods: Callable[[], Mapping[str, Pod]],
         changed: Signal,
     ) -> None:
         self._node = node
@@ -47,6 +49,7 @@ class NodePublisher:
         self._random = random
         self._seen = seen
         self._inventory = inventory
+        self._pods = pods
         self._changed = changed
 
     async def run(self) -> None:
@@ -70,7 +73,9 @@ class NodePublisher:
         node = self._seen()
         if node is None:
             return
-        wanted = patches(node, inventory=self._inventory(), names=self._names)
+        inventory = self._inventory()
+        held = held_on_sick(self._pods().values(), inventory=inventory, names=self._names)
+        wanted = patches(node, inventory=inventory, names=self._names, held=held)
         if wanted.metadata is not None:
             await self._write(wanted.metadata, subresource="")
         if wanted.status is not None:

@@ -7,6 +7,9 @@ and its health list speak of the right card. The GPU's part of an id comes from 
 at a reboot and the kubelet keeps ids across it. Ids are short: from 1.36 the pod's status has an entry for each, and
 the whole list must stay under the kubelet's 4 MiB.
 
+A sick GPU's ids are unhealthy, but for as many as its pods hold (`held_on_sick`): the last ones, since who holds a part
+mostly has the first, and the kubelet's health list should speak of those.
+
 The kubelet is not told on which NUMA node a GPU lies. Its topology manager would choose ids by that before it asks us,
 always the lowest node that has enough, and would bind CPUs to them: to a GPU that is not the granted one. Worse, with
 `single-numa-node` it fails a pod for good when its ids do not lie on one node, or lie on a node that the kernel does
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.door import Device
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.names import Names
@@ -41,18 +45,32 @@ def _body(uuid: str) -> str:
 
 
 def device_tables(
-    inventory: Inventory, *, names: Names, best_effort_slots: int, id_of: Callable[[str], str] = str
+    inventory: Inventory,
+    *,
+    names: Names,
+    best_effort_slots: int,
+    id_of: Callable[[str], str] = str,
+    held: Mapping[str, Held] = NOTHING_HELD,
 ) -> dict[str, list[Device]]:
-    """Every id of both resources, as the kubelet is to be told; `id_of` gives the id that a slot has now."""
+    """Every id of both resources, as the kubelet is to be told.
+
+    `id_of` gives the id that a slot has now; `held` is what pods hold on sick GPUs, by uuid.
+    """
     by_uuid = stems(gpu.uuid for gpu in inventory.gpus)
     compute: list[Device] = []
     best_effort: list[Device] = []
     for gpu in inventory.gpus:
-        stem, healthy = by_uuid[gpu.uuid], gpu.health is not Health.SICK
-        compute += [Device(id=id_of(f"{stem}-{number:02}"), healthy=healthy) for number in range(gpu.compute.value)]
-        slots = 0 if gpu.instance else best_effort_slots
-        best_effort += [Device(id=id_of(f"{stem}-b{number:02}"), healthy=healthy) for number in range(slots)]
+        stem, percent, slots = by_uuid[gpu.uuid], gpu.compute.value, 0 if gpu.instance else best_effort_slots
+        there = held.get(gpu.uuid, Held()) if gpu.health is Health.SICK else Held(compute=percent, best_effort=slots)
+        compute += _devices(f"{stem}-", percent, healthy=there.compute, id_of=id_of)
+        best_effort += _devices(f"{stem}-b", slots, healthy=there.best_effort, id_of=id_of)
     return {names.compute: compute, names.best_effort: best_effort}
+
+
+def _devices(stem: str, count: int, *, healthy: int, id_of: Callable[[str], str]) -> list[Device]:
+    """So many, of which the last are healthy."""
+    first = count - healthy
+    return [Device(id=id_of(f"{stem}{number:02}"), healthy=number >= first) for number in range(count)]
 
 
 def choose(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
+from aliquot_agent.starting.held_on_sick import held_on_sick
 from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
 from aliquot_agent.starting.starter import Starter
 from aliquot_core.clock import Clock
 from aliquot_core.door import Device
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
+from aliquot_core.objects import Pod
 
 # Each new list makes the kubelet write its record; ids of pods that end together are replaced together.
 PACE = 1.0
@@ -31,6 +33,7 @@ class Offer:
         door: AgentDoor,
         starter: Starter,
         inventory: Callable[[], Inventory],
+        pods: Callable[[], Mapping[str, Pod]],
         best_effort_slots: int,
         changed: Signal,
     ) -> None:
@@ -39,6 +42,7 @@ class Offer:
         self._door = door
         self._starter = starter
         self._inventory = inventory
+        self._pods = pods
         self._best_effort_slots = best_effort_slots
         self._changed = changed
         self._rotation = IdRotation()
@@ -67,4 +71,10 @@ class Offer:
         self._turned_at = self._clock.monotonic()
 
     def _table(self, inventory: Inventory, *, id_of: Callable[[str], str]) -> dict[str, list[Device]]:
-        return device_tables(inventory, names=self._names, best_effort_slots=self._best_effort_slots, id_of=id_of)
+        return device_tables(
+            inventory,
+            names=self._names,
+            best_effort_slots=self._best_effort_slots,
+            id_of=id_of,
+            held=held_on_sick(self._pods().values(), inventory=inventory, names=self._names),
+        )

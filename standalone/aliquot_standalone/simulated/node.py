@@ -22,6 +22,7 @@ from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
+from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held, held_on_sick
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.door import KubeletSeen
@@ -79,7 +80,8 @@ class SimulatedNode:
         self._node: Node | None = None
         self._since = clock.wall()
         self._written: dict[str, Any] = {}
-        self._counted: tuple[Inventory, Totals] | None = None
+        self._pods: dict[str, Pod] = {}
+        self._counted: tuple[Inventory, Mapping[str, Held], Totals] | None = None
         self._changed = Signal()
         self._listening = Signal()
         self._own = _own(len(models))
@@ -113,6 +115,7 @@ class SimulatedNode:
             random=random,
             seen=lambda: self._node,
             inventory=lambda: self._gpus.inventory,
+            pods=lambda: self._pods,
             changed=self._changed,
         )
 
@@ -150,11 +153,23 @@ class SimulatedNode:
 
     def pod_changed(self, pod: Pod) -> None:
         """Take in a pod that is bound here."""
+        self._pods[pod.metadata.uid] = pod
         self._household.changed(pod)
+        self._count_anew()
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod's object is gone."""
+        self._pods.pop(pod.metadata.uid, None)
         self._household.gone(pod)
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        """What pods hold counts only where a GPU is sick."""
+        if self._held() != (self._counted[1] if self._counted else NOTHING_HELD):
+            self._changed.notify()
+
+    def _held(self) -> Mapping[str, Held]:
+        return held_on_sick(self._pods.values(), inventory=self._gpus.inventory, names=self._names)
 
     @property
     def offers(self) -> bool:
@@ -227,14 +242,14 @@ class SimulatedNode:
             self._listening.notify()
 
     def _totals(self) -> Totals:
-        inventory = self._gpus.inventory
-        if self._counted is None or self._counted[0] is not inventory:
+        inventory, held = self._gpus.inventory, self._held()
+        if self._counted is None or self._counted[0] is not inventory or self._counted[1] != held:
             # A thousand device ids for each node: counted when the GPUs change, not at each look.
-            self._counted = inventory, self._count(inventory)
-        return self._counted[1]
+            self._counted = inventory, held, self._count(inventory, held)
+        return self._counted[2]
 
-    def _count(self, inventory: Inventory) -> Totals:
-        tables = device_tables(inventory, names=self._names, best_effort_slots=_SLOTS)
+    def _count(self, inventory: Inventory, held: Mapping[str, Held]) -> Totals:
+        tables = device_tables(inventory, names=self._names, best_effort_slots=_SLOTS, held=held)
         counts: Mapping[str, tuple[int, int]] = {
             name: (len(devices), sum(one.healthy for one in devices)) for name, devices in tables.items()
         }

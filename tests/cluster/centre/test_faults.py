@@ -10,7 +10,7 @@ import pytest
 
 from aliquot_core.names import LEADER_LEASE
 from aliquot_scheduler.deciding.desk import Said
-from cluster.centre.asked import ZONE, asking, beside, slice_of
+from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
@@ -24,6 +24,8 @@ LEADER = f"{LEASES}/{LEADER_LEASE}"
 TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
 # The next leader of a small cluster, and those of the old one's pods that come first: 0.1 s and 1 s.
 READS_AND_BINDS = 5.0
+# The agent tells the kubelet and the node, both tell kube-scheduler, and the pod comes to its turn and starts.
+NEIGHBOURS_WITHIN = 15.0
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -202,6 +204,28 @@ def test_a_gpu_that_is_not_to_be_used_is_out_within_two_heart_beats(
         cluster.api.patch(path, {"metadata": {"annotations": dict.fromkeys(annotations)}})
         until(8)
     assert took < TWO_HEART_BEATS
+
+
+@pytest.mark.usefixtures("centre")
+def test_the_neighbours_of_a_cordoned_gpu_in_use_are_all_given(cluster: ClusterHarness, namespace: str) -> None:
+    """kube-scheduler counts the pod on it, and so the agent tells of what that holds beside the healthy ones."""
+    path, node1 = "/api/v1/nodes/node1", {ZONE: "node1"}
+    holder = cluster.create_pod(asking("holder", namespace, 100, 9_000, lasting=True, nodeSelector=node1))
+    cluster.wait_for_phase(holder, "Running")
+    gpu = slice_of(cluster, holder).gpu
+    annotations = {NAMES.cordoned_gpus: gpu}
+    try:
+        with Lateness() as lateness:
+            cluster.api.patch(path, {"metadata": {"annotations": annotations}})
+            asked = time.monotonic()
+            # All that is healthy of the node.
+            others = cluster.create_pod(asking("others", namespace, 300, 9_000, lasting=True, nodeSelector=node1))
+            cluster.wait_for_phase(others, "Running")
+            took = time.monotonic() - asked
+        assert gpu not in {part.gpu for _, part in grant_of(cluster, others).slices()}
+        assert took < NEIGHBOURS_WITHIN + 10 * lateness.worst
+    finally:
+        cluster.api.patch(path, {"metadata": {"annotations": dict.fromkeys(annotations)}})
 
 
 def _out(cluster: ClusterHarness, centre: CentreHalf, why: str, *, before: int) -> Json:
