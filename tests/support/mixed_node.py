@@ -225,7 +225,8 @@ def drawn(seed: int, *, apart: bool = False) -> Scene:
     chance = random.Random(seed)  # noqa: S311 - to be played again
     cards = _cards(chance)
     held = {gpu.uuid: _held(chance, gpu) for gpu in cards if gpu.health is not Health.SICK and chance.random() < 0.6}
-    pod = _pod(chance, cards)
+    # Of some seeds, so that the others still draw what they drew.
+    pod = _inits(chance, cards) if seed % 7 == 6 else _pod(chance, cards)
     if apart:
         cards = [
             one if one.instance else msgspec.structs.replace(one, isolation=chance.choice(_OFFERS)) for one in cards
@@ -290,6 +291,20 @@ def _pod(chance: random.Random, cards: Sequence[Gpu]) -> Pod:
 
 def _stays(chance: random.Random) -> dict[str, str]:
     return {"restartPolicy": "Always"} if chance.random() < 0.4 else {}
+
+
+def _inits(chance: random.Random, cards: Sequence[Gpu]) -> Pod:
+    """With init containers over several GPUs, or beside an app container over several."""
+    names = ("main", "i0", "i1")[: chance.randint(2, 3)]
+    main, *inits = (container(name, _maybe_several(chance)) for name in names)
+    return make_pod("p", main, inits=inits, annotations=_notes(chance, cards), spec=GATED)
+
+
+def _maybe_several(chance: random.Random) -> Asked:
+    """Of one GPU, or of several: an init container may need more of them than its app container has, or others."""
+    if chance.random() < 0.45:
+        return chance.choice((120, 130, 150, 200, 250)), chance.choice((None, 3_000, 25_000, 50_000))
+    return _one(chance)
 
 
 def _one(chance: random.Random) -> Asked:

@@ -11,7 +11,7 @@ takes all that follow, and a node can take them if, for each, enough of its GPUs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -121,7 +121,22 @@ def _pieces(containers: tuple[ContainerRequest, ...]) -> tuple[Piece, ...] | Non
     if len(steady) > 1 or any(one.kind is Kind.SIDECAR for one in containers):
         return None
     laid = [pieces_of(one) for one in containers]
+    if steady and len(laid) > 1:
+        own, inits = pieces_of(steady[0]), [pieces_of(one) for one in containers if one.kind is Kind.INIT]
+        if all(_within(init, own) for init in inits):
+            return own
+        # Over several GPUs the most of each need not meet: an init container that asks more may lie on another one.
+        if max(map(len, laid)) > 1:
+            return None
     return tuple(_most(column) for column in zip_longest(*laid))
+
+
+def _within(init: Sequence[Piece], own: Sequence[Piece]) -> bool:
+    """Whether it asks no more, piece for piece, and so lies wherever its app container does."""
+    return len(init) <= len(own) and all(
+        less.compute <= more.compute and less.memory <= more.memory and less.portion <= more.portion
+        for less, more in zip(init, own, strict=False)
+    )
 
 
 def pieces_of(container: ContainerRequest) -> tuple[Piece, ...]:
