@@ -21,11 +21,11 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import NO_USE, Kind, asks, kinds
 from aliquot_scheduler.admission.review import MalformedReviewError, Operation
+from aliquot_scheduler.admission.settings import DEFAULT_SCHEDULER
 
 # Where Kubernetes writes what a LimitRange has put on which container: `LimitRanger plugin set: cpu, memory limit for
 # container main; cpu request for container main`.
 LIMIT_RANGER = "kubernetes.io/limit-ranger"
-DEFAULT_SCHEDULER = "default-scheduler"
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _LISTS = ("containers", "initContainers")

@@ -283,8 +283,14 @@ def test_a_scheduler_that_does_not_ask_us_is_refused(scheduler: str) -> None:
     (problem,) = judge_entry(foreign, names=NAMES, settings=AdmissionSettings())
     assert f"{scheduler} is not known to ask Aliquot" in str(problem)
     assert "leave it out, which means aliquot" in str(problem)
-    known = AdmissionSettings(other_schedulers=("x", scheduler))
-    assert list(judge_entry(foreign, names=NAMES, settings=known)) == []
+
+
+def test_a_scheduler_that_an_operator_knows_to_ask_us_is_not_refused() -> None:
+    """Another profile with the extender's snippet."""
+    pod = mutated(written(container(compute="30")))
+    theirs = decoded(pod | {"spec": pod["spec"] | {"schedulerName": "theirs"}})
+    known = AdmissionSettings(other_schedulers=("x", "theirs"))
+    assert list(judge_entry(theirs, names=NAMES, settings=known)) == []
 
 
 def test_what_is_said_without_asking_is_told() -> None:
