@@ -255,7 +255,7 @@ def _asked(request: PodRequest) -> list[str]:
 def _waiting(
     pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names, rules: Rules
 ) -> Explanation:
-    finder, demand = Finder(picture=picture, names=names, rules=rules), demand_of(request)
+    finder, demand = Finder(picture=picture, names=names, rules=rules, named=True), demand_of(request)
     found = finder.survey(pod, demand)
     ground, ask = Ground(picture=picture), host_ask(pod, names=names)
     unsuited = {name: why for name, known in picture.nodes.items() if (why := ground.obstacle(ask, known))}

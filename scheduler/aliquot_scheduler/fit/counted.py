@@ -14,7 +14,7 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from aliquot_core.counting import agreed, listed
+from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.hosts import own_request
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.names import Names
@@ -45,18 +45,18 @@ def is_short(asked: Own, left: Own) -> bool:
     return any(less < more for more, less in zip(asked, left, strict=True) if more)
 
 
-def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = "") -> str:
+def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = "", named: bool = False) -> str:
     """Why those of these nodes that have too little left for a pod have no more; empty if none of them has too little.
 
-    `but` is the pod itself.
+    `but` is the pod itself. Only to operators pods are `named`: conditions and Events are read by other tenants.
     """
-    counted = {name: left for name in nodes if (left := picture.hosts.own_left(name, but=but))}
-    lacks = (axis for axis, more in enumerate(asked) if more and any(left[axis] < more for left in counted.values()))
+    there = {name: left for name in nodes if (left := picture.hosts.own_left(name, but=but))}
+    lacks = (axis for axis, more in enumerate(asked) if more and any(left[axis] < more for left in there.values()))
     if (axis := next(lacks, None)) is None:
         return ""
-    left = {name: left[axis] for name, left in counted.items() if left[axis] < asked[axis]}
+    left = {name: left[axis] for name, left in there.items() if left[axis] < asked[axis]}
     left_of = f"{_amount(max(0, *left.values()), axis)} left of {asked[axis]} asked"
-    why = _strays(left, axis, picture=picture)
+    why = _strays(left, axis, picture=picture, named=named)
     if axis == _BEST_EFFORT:
         return f"{left_of}: {why}" if why else _places(left, picture=picture)
     why = why or _on_sick([picture.nodes[name] for name in left], axis, picture=picture)
@@ -64,7 +64,7 @@ def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = 
     return f"{left_of}: {why}" if why else left_of
 
 
-def _strays(nodes: Iterable[str], axis: int, *, picture: Picture) -> str:
+def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -> str:
     ungranted = picture.hosts.ungranted
     culprits = sorted(
         one for name in ungranted.keys() & set(nodes) for one in ungranted[name].values() if one.own[axis]
@@ -72,8 +72,13 @@ def _strays(nodes: Iterable[str], axis: int, *, picture: Picture) -> str:
     if not culprits:
         return ""
     held = sum(one.own[axis] for one in culprits)
-    who, them = listed([one.pod for one in culprits]), agreed(len(culprits), "it", "them")
-    return f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant by {who}: delete {them}"
+    told, them = (
+        f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant",
+        agreed(len(culprits), "it", "them"),
+    )
+    if not named:
+        return f"{told} by {counted(len(culprits), 'pod')}: an operator can name and delete {them}"
+    return f"{told} by {listed([one.pod for one in culprits])}: delete {them}"
 
 
 def _places(left: Mapping[str, int], *, picture: Picture) -> str:
@@ -111,7 +116,9 @@ def _amount(count: int, axis: int) -> str:
 class Counted:
     """Asks a picture what is left by that count."""
 
-    def __init__(self, *, picture: Picture, names: Names) -> None:
+    def __init__(self, *, picture: Picture, names: Names, named: bool = False) -> None:
+        """`named`: to whom it is said may know of all pods."""
+        self._named = named
         self._picture = picture
         self._names = names
 
@@ -128,4 +135,5 @@ class Counted:
 
     def why_not(self, pod: Pod, *, node: str) -> str:
         """Why it does not get that node; empty if it may."""
-        return why_short(own_request(pod, names=self._names), [node], picture=self._picture, but=pod.metadata.uid)
+        asked = own_request(pod, names=self._names)
+        return why_short(asked, [node], picture=self._picture, but=pod.metadata.uid, named=self._named)

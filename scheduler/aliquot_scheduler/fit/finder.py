@@ -31,15 +31,26 @@ Look = Callable[[Pod], Appraisal]
 class Finder:
     """Finds room in a picture; what the pod itself holds does not count against it."""
 
-    def __init__(self, *, picture: Picture, names: Names, look: Look | None = None, rules: Rules = NO_RULES) -> None:
-        """`look` says what places are worth to a pod; without it they are chosen by best fit."""
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        names: Names,
+        look: Look | None = None,
+        rules: Rules = NO_RULES,
+        named: bool = False,
+    ) -> None:
+        """`look` says what places are worth to a pod; without it they are chosen by best fit.
+
+        `named`: whoever is told why a node refuses may know of all pods.
+        """
         self._ruled = Ruled(picture=picture, rules=rules)
         self._look = look
         self._picture = picture
         self._names = names
         self._surveys = Surveys(grid=picture.grid)
         self._emptied = Emptied()
-        self.counted = Counted(picture=picture, names=names)
+        self.counted = Counted(picture=picture, names=names, named=named)
 
     def survey(self, pod: Pod, demand: Demand, *, within: Bools | None = None) -> Survey:
         """Which nodes could take the pod, of those whose rows are `within`; it must hold nothing itself."""

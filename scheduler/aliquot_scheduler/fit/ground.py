@@ -161,7 +161,7 @@ class Ground:
         return why and f"{_nodes(able)} such GPUs: {why}"
 
     def obstacle(self, ask: HostAsk, known: KnownNode) -> str:
-        """Why this node does not take it now; empty if it does."""
+        """Why this node does not take it now, in words for operators; empty if it does."""
         if taint := barrier(known.node.spec.taints, ask.tolerations):
             return f"tainted {taint}, which the pod does not tolerate"
         unsuited = why_unsuited(ask.wanted, name=known.name, labels=known.node.metadata.labels)
@@ -169,7 +169,7 @@ class Ground:
             if (there := int(self._picture.hosts.there_is(resource)[known.row])) < asked:
                 return unsuited or f"{there} {resource} in all of {asked} asked"
         short = unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
-        return short or why_short(ask.own, [known.name], picture=self._picture)
+        return short or why_short(ask.own, [known.name], picture=self._picture, named=True)
 
     def _admits_beside_gpus(self, ask: HostAsk) -> Bools:
         hosts = self._picture.hosts

@@ -218,7 +218,7 @@ def test_a_pod_bound_by_hand_keeps_others_off_its_node_until_it_is_deleted(
     made = [cluster.create_pod(asking(f"other{at}", namespace, 200, 8_000, lasting=True)) for at in range(2)]
     assert {cluster.wait_for_phase(one, "Running")["spec"]["nodeName"] for one in made} == {"node2"}
     waiting = cluster.create_pod(asking("waiting", namespace, 60, 8_000))
-    why = f"400 % of compute are held without a grant by {namespace}/stray: delete it"
+    why = "400 % of compute are held without a grant by 1 pod: an operator can name and delete it"
     cluster.wait_for("it to be told", lambda: why in said(cluster, waiting) or None)
     cluster.delete(stray)
     assert cluster.wait_for_phase(waiting, "Succeeded")["spec"]["nodeName"] == "node1"
