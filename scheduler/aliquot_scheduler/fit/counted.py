@@ -72,10 +72,8 @@ def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -
     if not culprits:
         return ""
     held = sum(one.own[axis] for one in culprits)
-    told, them = (
-        f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant",
-        agreed(len(culprits), "it", "them"),
-    )
+    them = agreed(len(culprits), "it", "them")
+    told = f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant"
     if not named:
         return f"{told} by {counted(len(culprits), 'pod')}: an operator can name and delete {them}"
     return f"{told} by {listed([one.pod for one in culprits])}: delete {them}"
@@ -83,7 +81,8 @@ def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -
 
 def _places(left: Mapping[str, int], *, picture: Picture) -> str:
     there = sum(picture.hosts.own_told(name)[_BEST_EFFORT] for name in left)
-    return f"{there - sum(max(0, one) for one in left.values())} of {_amount(there, _BEST_EFFORT)} are taken"
+    taken = there - sum(max(0, one) for one in left.values())
+    return f"{taken} of {_amount(there, _BEST_EFFORT)} {agreed(there, 'is', 'are')} taken"
 
 
 def _on_sick(nodes: Iterable[KnownNode], axis: int, *, picture: Picture) -> str:
