@@ -50,11 +50,11 @@ def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = 
 
     `but` is the pod itself. Only to operators pods are `named`: conditions and Events are read by other tenants.
     """
-    there = {name: left for name in nodes if (left := picture.hosts.own_left(name, but=but))}
-    lacks = (axis for axis, more in enumerate(asked) if more and any(left[axis] < more for left in there.values()))
+    there = {name: one for name in nodes if (one := picture.hosts.own_left(name, but=but))}
+    lacks = (axis for axis, more in enumerate(asked) if more and any(one[axis] < more for one in there.values()))
     if (axis := next(lacks, None)) is None:
         return ""
-    left = {name: left[axis] for name, left in there.items() if left[axis] < asked[axis]}
+    left = {name: one[axis] for name, one in there.items() if one[axis] < asked[axis]}
     left_of = f"{_amount(max(0, *left.values()), axis)} left of {asked[axis]} asked"
     why = _strays(left, axis, picture=picture, named=named)
     if axis == _BEST_EFFORT:
