@@ -69,6 +69,9 @@ def is_never(scene: Scene) -> bool:
 @example(seed=821, apart=False)
 @example(seed=2731, apart=False)
 @example(seed=3897, apart=False)
+# Init containers over several GPUs, on which the most of each piece by its place need not meet.
+@example(seed=14307, apart=False)
+@example(seed=19921, apart=True)
 @settings(max_examples=400, deadline=None)
 def test_a_node_takes_a_pod_where_there_is_a_way_to_lay_its_containers(*, seed: int, apart: bool) -> None:
     """And nowhere else; whichever GPU would suit each of them best."""

@@ -93,14 +93,19 @@ def as_there(held: Held) -> Held:
 @given(asked, st.one_of(st.none(), asked), held)
 @settings(max_examples=300, deadline=None)
 def test_all_nodes_at_once_say_what_a_search_says(main: Asked, init: Asked | None, held: Held) -> None:
-    """The arrays find room exactly where there is some, and the plan then lies inside it."""
+    """The arrays find room exactly where there is some, and the plan then lies inside it.
+
+    Of pods that need no trying out: `test_centre_causes` has the others.
+    """
     for one in (main, init):
         if one == (None, None):
             return
     inits = [container("init", init)] if init else []
     pod = make_pod("u", container("main", main), inits=inits)
     asks_for = demand(pod)
-    assert asks_for.pieces is not None
+    if asks_for.pieces is None:
+        assert len(asks_for.request.containers) > 1
+        return
     picture = picture_with(make_node("n1", gpus("n1", len(held))))
     fill(picture, "n1", held)
     finder = Finder(picture=picture, names=NAMES)

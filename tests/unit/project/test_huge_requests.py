@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.objects import Node, Pod
-from aliquot_scheduler.picture.host_room import UNTOLD
-from support.centre import NAMES, counting, gpus, make_node, make_pod
+from support.centre import MEMORY, NAMES, counting, gpus, make_node, make_pod
 from support.queue_stage import Stage
 
 replace = msgspec.structs.replace
@@ -49,4 +48,4 @@ def test_no_request_is_too_large_to_count(asked: list[tuple[str, str]]) -> None:
     for at, pod in enumerate(lie):
         stage.gone(f"waits-{at}")
         stage.picture.pod_gone(pod)
-    assert stage.picture.hosts.free[0].tolist() == [8000, 32 * 2**30, 10, UNTOLD, UNTOLD, UNTOLD]
+    assert stage.picture.hosts.free[0].tolist() == [8000, 32 * 2**30, 10, 100, MEMORY, 32]
