@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from aliquot_agent.door import AgentDoor
@@ -30,6 +30,7 @@ from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.complaints import Complaints
 from aliquot_agent.starting.decision import Start
+from aliquot_agent.starting.held_on_sick import Held, held_on_sick
 from aliquot_agent.starting.offer import Offer
 from aliquot_agent.starting.slice_notes import REASON, ready_note
 from aliquot_agent.starting.starter import Starter
@@ -171,7 +172,7 @@ class NodeAgent:
             door=self.door,
             starter=self.starter,
             inventory=self._inventory,
-            pods=lambda: self.pods.by_uid,
+            held=self._held,
             best_effort_slots=self._settings.best_effort_slots,
             changed=self.changed,
         )
@@ -185,7 +186,7 @@ class NodeAgent:
             random=self._random,
             seen=lambda: self.node,
             inventory=self._inventory,
-            pods=lambda: self.pods.by_uid,
+            held=self._held,
             changed=self.changed,
         )
 
@@ -316,6 +317,11 @@ class NodeAgent:
 
     def _inventory(self) -> Inventory:
         return self.gpus.inventory
+
+    def _held(self, inventory: Inventory) -> Mapping[str, Held] | None:
+        if not self.pods.complete:
+            return None
+        return held_on_sick(self.pods.by_uid.values(), inventory=inventory, names=self._names)
 
     def _node_changed(self) -> None:
         if self.node is not None:

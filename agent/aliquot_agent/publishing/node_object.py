@@ -35,8 +35,13 @@ class Patches(msgspec.Struct, frozen=True, kw_only=True):
     status: dict[str, Any] | None
 
 
-def patches(node: Node, *, inventory: Inventory, names: Names, held: Mapping[str, Held] = NOTHING_HELD) -> Patches:
-    """What to write so that the node says what the inventory says, and what pods hold on GPUs that are sick."""
+def patches(
+    node: Node, *, inventory: Inventory, names: Names, held: Mapping[str, Held] | None = NOTHING_HELD
+) -> Patches:
+    """What to write so that the node says what the inventory says, and what pods hold on GPUs that are sick.
+
+    Before it is known what is held (None), no amount is written: it might be less for a moment.
+    """
     annotations = _changed(node.metadata.annotations, {names.inventory: encode_inventory(inventory)})
     taken_in = names.clear_health in node.metadata.annotations
     if taken_in:
@@ -49,12 +54,17 @@ def patches(node: Node, *, inventory: Inventory, names: Names, held: Mapping[str
     }
     if taken_in:
         metadata["resourceVersion"] = node.metadata.resource_version
-    memory = MiB(inventory.memory.value + sum(one.memory for one in held.values()))
-    right = _says(node.status.capacity.get(names.memory), memory)
     return Patches(
         metadata={"metadata": metadata} if metadata else None,
-        status=None if right else {"status": {"capacity": {names.memory: str(memory.value)}}},
+        status=None if held is None else _of_memory(node, inventory=inventory, names=names, held=held),
     )
+
+
+def _of_memory(node: Node, *, inventory: Inventory, names: Names, held: Mapping[str, Held]) -> dict[str, Any] | None:
+    memory = MiB(inventory.memory.value + sum(one.memory for one in held.values()))
+    if _says(node.status.capacity.get(names.memory), memory):
+        return None
+    return {"status": {"capacity": {names.memory: str(memory.value)}}}
 
 
 def withdrawal(node: Node, *, names: Names) -> Patches:

@@ -8,12 +8,12 @@ from typing import Any
 
 from aliquot_agent.publishing.node_object import patches
 from aliquot_agent.signal import Signal
-from aliquot_agent.starting.held_on_sick import held_on_sick
+from aliquot_agent.starting.held_on_sick import Held
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Node, Pod
+from aliquot_core.objects import Node
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.patches import merge_patch
@@ -39,9 +39,10 @@ class NodePublisher:
         random: Random,
         seen: Callable[[], Node | None],
         inventory: Callable[[], Inventory],
-        pods: Callable[[], Mapping[str, Pod]],
+        held: Callable[[Inventory], Mapping[str, Held] | None],
         changed: Signal,
     ) -> None:
+        """`held` is what pods hold on sick GPUs; None before it is known which pods there are."""
         self._node = node
         self._names = names
         self._client = client
@@ -49,7 +50,7 @@ class NodePublisher:
         self._random = random
         self._seen = seen
         self._inventory = inventory
-        self._pods = pods
+        self._held = held
         self._changed = changed
 
     async def run(self) -> None:
@@ -74,8 +75,7 @@ class NodePublisher:
         if node is None:
             return
         inventory = self._inventory()
-        held = held_on_sick(self._pods().values(), inventory=inventory, names=self._names)
-        wanted = patches(node, inventory=inventory, names=self._names, held=held)
+        wanted = patches(node, inventory=inventory, names=self._names, held=self._held(inventory))
         if wanted.metadata is not None:
             await self._write(wanted.metadata, subresource="")
         if wanted.status is not None:

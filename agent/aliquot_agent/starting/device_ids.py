@@ -25,6 +25,7 @@ from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.door import Device
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.names import Names
+from aliquot_core.quantities import WHOLE
 
 SHORTEST_STEM = 6
 
@@ -50,20 +51,24 @@ def device_tables(
     names: Names,
     best_effort_slots: int,
     id_of: Callable[[str], str] = str,
-    held: Mapping[str, Held] = NOTHING_HELD,
+    held: Mapping[str, Held] | None = NOTHING_HELD,
 ) -> dict[str, list[Device]]:
     """Every id of both resources, as the kubelet is to be told.
 
-    `id_of` gives the id that a slot has now; `held` is what pods hold on sick GPUs, by uuid.
+    `id_of` gives the id that a slot has now; `held` is what pods hold by uuid on GPUs that are sick, or not there. As
+    long as that is not known (None) nothing is taken back: the kubelet would fail for good who is admitted meanwhile.
     """
-    by_uuid = stems(gpu.uuid for gpu in inventory.gpus)
+    whole = Held(compute=WHOLE.value, best_effort=best_effort_slots)
+    sizes = {gpu.uuid: Held(compute=gpu.compute.value) if gpu.instance else whole for gpu in inventory.gpus}
+    sick = {gpu.uuid for gpu in inventory.gpus if gpu.health is Health.SICK} if held is not None else set()
+    there = dict(sizes) | dict.fromkeys(sick, Held()) | dict(held or {})
+    by_uuid = stems(there)
     compute: list[Device] = []
     best_effort: list[Device] = []
-    for gpu in inventory.gpus:
-        stem, percent, slots = by_uuid[gpu.uuid], gpu.compute.value, 0 if gpu.instance else best_effort_slots
-        there = held.get(gpu.uuid, Held()) if gpu.health is Health.SICK else Held(compute=percent, best_effort=slots)
-        compute += _devices(f"{stem}-", percent, healthy=there.compute, id_of=id_of)
-        best_effort += _devices(f"{stem}-b", slots, healthy=there.best_effort, id_of=id_of)
+    for uuid, healthy in there.items():
+        size = sizes.get(uuid, whole)
+        compute += _devices(f"{by_uuid[uuid]}-", size.compute, healthy=healthy.compute, id_of=id_of)
+        best_effort += _devices(f"{by_uuid[uuid]}-b", size.best_effort, healthy=healthy.best_effort, id_of=id_of)
     return {names.compute: compute, names.best_effort: best_effort}
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
-from aliquot_agent.starting.held_on_sick import held_on_sick
+from aliquot_agent.starting.held_on_sick import Held
 from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
 from aliquot_agent.starting.starter import Starter
 from aliquot_core.clock import Clock
 from aliquot_core.door import Device
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
 
 # Each new list makes the kubelet write its record; ids of pods that end together are replaced together.
 PACE = 1.0
@@ -33,16 +32,17 @@ class Offer:
         door: AgentDoor,
         starter: Starter,
         inventory: Callable[[], Inventory],
-        pods: Callable[[], Mapping[str, Pod]],
+        held: Callable[[Inventory], Mapping[str, Held] | None],
         best_effort_slots: int,
         changed: Signal,
     ) -> None:
+        """`held` is what pods hold on sick GPUs; None before it is known which pods there are."""
         self._names = names
         self._clock = clock
         self._door = door
         self._starter = starter
         self._inventory = inventory
-        self._pods = pods
+        self._held = held
         self._best_effort_slots = best_effort_slots
         self._changed = changed
         self._rotation = IdRotation()
@@ -76,5 +76,5 @@ class Offer:
             names=self._names,
             best_effort_slots=self._best_effort_slots,
             id_of=id_of,
-            held=held_on_sick(self._pods().values(), inventory=inventory, names=self._names),
+            held=self._held(inventory),
         )

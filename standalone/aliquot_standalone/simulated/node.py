@@ -115,7 +115,7 @@ class SimulatedNode:
             random=random,
             seen=lambda: self._node,
             inventory=lambda: self._gpus.inventory,
-            pods=lambda: self._pods,
+            held=self._held,
             changed=self._changed,
         )
 
@@ -165,11 +165,11 @@ class SimulatedNode:
 
     def _count_anew(self) -> None:
         """What pods hold counts only where a GPU is sick."""
-        if self._held() != (self._counted[1] if self._counted else NOTHING_HELD):
+        if self._held(self._gpus.inventory) != (self._counted[1] if self._counted else NOTHING_HELD):
             self._changed.notify()
 
-    def _held(self) -> Mapping[str, Held]:
-        return held_on_sick(self._pods.values(), inventory=self._gpus.inventory, names=self._names)
+    def _held(self, inventory: Inventory) -> Mapping[str, Held]:
+        return held_on_sick(self._pods.values(), inventory=inventory, names=self._names)
 
     @property
     def offers(self) -> bool:
@@ -242,7 +242,8 @@ class SimulatedNode:
             self._listening.notify()
 
     def _totals(self) -> Totals:
-        inventory, held = self._gpus.inventory, self._held()
+        inventory = self._gpus.inventory
+        held = self._held(inventory)
         if self._counted is None or self._counted[0] is not inventory or self._counted[1] != held:
             # A thousand device ids for each node: counted when the GPUs change, not at each look.
             self._counted = inventory, held, self._count(inventory, held)

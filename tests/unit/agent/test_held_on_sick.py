@@ -15,6 +15,8 @@ from support.centre import MEMORY, NAMES, asks, bound, gpus, make_node, sick
 replace = msgspec.structs.replace
 WELL, ILL = gpus("n1", 2)
 CARDS = Inventory(gpus=(WELL, sick(ILL)))
+# An agent that starts does not find what was lost before.
+LOST = Inventory(gpus=(WELL,))
 
 
 def on(pod: Pod, **held: tuple[int, int]) -> Pod:
@@ -40,9 +42,10 @@ CASES: dict[str, tuple[list[Pod], Held]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_so_much_is_held_on_the_sick_one(case: str) -> None:
-    """As kube-scheduler counts it: what pods ask, and not what they were granted beside that."""
+    """As kube-scheduler counts it: what pods ask, and not what they were granted beside that; be it listed or lost."""
     pods, expected = CASES[case]
-    assert held_on_sick(pods, inventory=CARDS, names=NAMES).get(ILL.uuid, Held()) == expected
+    for cards in (CARDS, LOST):
+        assert held_on_sick(pods, inventory=cards, names=NAMES).get(ILL.uuid, Held()) == expected
 
 
 def test_where_all_are_well_nothing_is_told_beside_them() -> None:
@@ -59,6 +62,16 @@ def test_the_kubelet_is_told_so_many_ids_more() -> None:
         NAMES.compute: [True] * 100 + [False] * 70 + [True] * 30,
         NAMES.best_effort: [True] * 4 + [False] * 3 + [True],
     }
+    assert device_tables(LOST, names=NAMES, best_effort_slots=4, held=held) == tables
+
+
+def test_nothing_is_taken_back_before_the_pods_are_known() -> None:
+    """The kubelet would fail for good who is admitted meanwhile, and the node would say less for a moment."""
+    tables = device_tables(CARDS, names=NAMES, best_effort_slots=4, held=None)
+    assert all(one.healthy for devices in tables.values() for one in devices)
+    unknown = patches(make_node("n1", [WELL, sick(ILL)]), inventory=LOST, names=NAMES, held=None)
+    assert unknown.metadata is not None
+    assert unknown.status is None
 
 
 def test_the_node_s_memory_has_it_too() -> None:

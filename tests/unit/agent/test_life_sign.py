@@ -96,7 +96,7 @@ async def test_an_inventory_that_changes_while_the_node_is_being_written_is_publ
         random=lambda: 0.5,
         seen=lambda: msgspec.convert(api.objects[NODE], Node),
         inventory=lambda: inventory.now,
-        pods=dict,
+        held=lambda _: {},
         changed=inventory.changed,
     )
     async with running(publisher.run()):

@@ -74,7 +74,7 @@ async def test_the_first_list_waits_for_no_kubelet(monkeypatch: pytest.MonkeyPat
         door=door,
         starter=starter,
         inventory=lambda: CARDS,
-        pods=dict,
+        held=lambda _: {},
         best_effort_slots=4,
         changed=changed,
     )
