@@ -30,7 +30,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
-from aliquot_scheduler.queues.telling.why import NEVER_FITS, NO_QUEUE_FOR_IT, as_shown
+from aliquot_scheduler.queues.telling.why import NEVER_FITS, NO_QUEUE_FOR_IT, NOBODY_GOES, as_shown
 from aliquot_scheduler.queues.waiting.states import promised_to, said_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import UsualWait
@@ -174,9 +174,14 @@ def _of_its_turn(told: Explanation, pod: Pod, *, standing: Standing, inquiry: In
     return msgspec.structs.replace(told, summary=f"{_LOST}: {told.summary}")
 
 
-def _said_first(why: str, told: Explanation) -> str:
-    """What the queue says; and where no node has room either, that with its numbers."""
-    return why if any(answer.fits for answer in told.nodes) else f"{why}; {told.summary}"
+def _said_first(why: str, told: Explanation, *, last: bool) -> str:
+    """What the queue says; and where no node has room either, that with its numbers.
+
+    Of what the leader wrote `last` the numbers are older, and said of nodes as well.
+    """
+    if any(answer.fits for answer in told.nodes):
+        return why
+    return f"{told.summary}; as the leader wrote last: {why}" if last else f"{why}; {told.summary}"
 
 
 def _behind(told: Explanation, before: Sequence[Waiter], *, named: bool) -> str:
@@ -223,7 +228,7 @@ def _in_its_queue(told: Explanation, waiter: Waiter, *, standing: Standing, inqu
     once = why and found.word in {NO_QUEUE_FOR_IT, NEVER_FITS}
     queueless = not standing.plan.specs
     behind = _behind(told, before, named=queueless) if before else told.summary
-    summary = why if once else _said_first(why, told) if why else behind
+    summary = why if once else _said_first(why, told, last=found.word == NOBODY_GOES) if why else behind
     if queueless:
         # Others come first and groups wait all the same, but there is no queue to tell of, nor its place in one.
         return msgspec.structs.replace(told, summary=summary, reason=found.word)

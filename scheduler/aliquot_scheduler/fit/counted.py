@@ -29,6 +29,7 @@ NOTHING_SHORT: Mapping[str, str] = MappingProxyType({})
 _COMPUTE, _MEMORY, _BEST_EFFORT = range(3)
 _WORDS = ("% of compute", "MiB of GPU memory", "places for best effort")
 _ONE_PLACE = "1 place for best effort"
+_UNGRANTED = "held without a grant"
 
 
 def short_rows(asked: Own, there: HostInts) -> Bools:
@@ -64,6 +65,11 @@ def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = 
     return f"{left_of}: {why}" if why else left_of
 
 
+def blames(sentence: str) -> bool:
+    """Whether it says that pods without a grant are in the way, which somebody is to delete."""
+    return _UNGRANTED in sentence
+
+
 def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -> str:
     ungranted = picture.hosts.ungranted
     culprits = sorted(
@@ -73,7 +79,7 @@ def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -
         return ""
     held = sum(one.own[axis] for one in culprits)
     them = agreed(len(culprits), "it", "them")
-    told = f"{_amount(held, axis)} {agreed(held, 'is', 'are')} held without a grant"
+    told = f"{_amount(held, axis)} {agreed(held, 'is', 'are')} {_UNGRANTED}"
     if not named:
         return f"{told} by {counted(len(culprits), 'pod')}: an operator can name and delete {them}"
     return f"{told} by {listed([one.pod for one in culprits])}: delete {them}"

@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from aliquot_core.inventory import Gpu
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Pod, PodCondition, Queue, Taint
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.finding import NodeCause
+from aliquot_scheduler.queues.said.entry import plan_of
 from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.telling.notices import Gist
 from support.centre import (
     MEMORY,
     NAMES,
@@ -34,6 +36,7 @@ from support.queue_stage import GATED, Stage, queue
 from support.reclaim_stage import ReclaimStage
 
 replace = msgspec.structs.replace
+A_QUEUE = {"metadata": {"name": "a"}, "spec": {"namespaces": ["*"]}}
 ON_ALL = (
     "0 % of compute left of 60 asked: 200 % of compute are held without a grant by kube-system/pod-stray: delete it"
 )
@@ -254,6 +257,53 @@ def test_who_holds_nothing_of_what_is_short_is_not_blamed() -> None:
     picture.node_seen(replace(picture.nodes["n1"].node, status=less))
     found = Finder(picture=picture, names=NAMES).survey(asks("p", 60, None), demand_of(request_of(asks("p", 60, None))))
     assert found.short == {"n1": "0 % of compute left of 60 asked"}
+
+
+def test_a_condition_is_another_one_when_the_blame_begins_or_ends_and_not_with_amounts() -> None:
+    """Nobody is to look for a pod that is gone, and thousands are not told of each percent."""
+    stage = staged(2)
+    stage.submit("p", 60)
+
+    def gist(said: Gist) -> Gist:
+        ((waiter, word),) = stage.queues.words()
+        return stage.queues.gist(waiter, word, said=said)
+
+    def tainted(*taints: Taint) -> None:
+        node = stage.picture.nodes["n0"].node
+        stage.picture.node_seen(replace(node, spec=replace(node.spec, taints=taints)))
+
+    tainted(Taint(key="busy", effect="NoSchedule"))
+    assert stage.round() == []
+    written = gist(Gist(reason=""))
+    assert written == Gist(reason="NoNode")
+    stage.see(at("n0", 200))
+    tainted()
+    assert stage.round() == []
+    blaming = gist(written)
+    assert blaming == Gist(reason="NoNode", blames=True)
+    # What is written by then says just that.
+    assert Gist.of(stage.queues.notice(stage.queues.waiting()[0])) == blaming
+    stage.see(at("n0", 160))
+    assert stage.round() == []
+    assert gist(blaming) == blaming
+    tainted(Taint(key="busy", effect="NoSchedule"))
+    stage.gone("stray")
+    assert stage.round() == []
+    assert gist(blaming) == written
+
+
+def test_explain_says_first_what_holds_now() -> None:
+    """Of the leader's last word the numbers are older; that nobody goes only the leader knows."""
+    node = counting(make_node("n1", gpus("n1", 2)))
+    pod = asks("p", 60, None, spec=GATED)
+    said = PodCondition(type=NAMES.admitted, status="False", reason="NobodyGoes", message="999 % are held; nobody goes")
+    pod = replace(pod, status=replace(pod.status, conditions=[said]))
+    pods, plan = [pod, at("n1", 200)], plan_of([msgspec.convert(A_QUEUE, Queue)], [], names=NAMES)
+    told = explain(pod, nodes=[node], leases=[make_lease("n1")], pods=pods, names=NAMES, wall=WALL, plan=plan)
+    assert told.reason == "NobodyGoes"
+    assert told.summary == (
+        f"the only node has no room: {ON_ALL}; as the leader wrote last: 999 % are held; nobody goes"
+    )
 
 
 def request_of(pod: Pod) -> PodRequest:

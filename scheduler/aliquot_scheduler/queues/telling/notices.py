@@ -16,12 +16,14 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
+from aliquot_scheduler.fit.counted import blames
 from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.telling.why import (
     MAKING_ROOM,
+    NO_NODE,
     NOBODY_GOES,
     TURN_LOST,
     Why,
@@ -37,15 +39,20 @@ from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_nee
 
 
 class Gist(NamedTuple):
-    """What makes it another condition: its word, and whether it says that the pod is shown to a cluster autoscaler."""
+    """What makes it another condition: its word, and whether it says that the pod is shown to a cluster autoscaler.
+
+    And whether others are in the way that somebody is to delete: nobody is to look for them once they are gone.
+    """
 
     reason: str
     shown: bool = False
+    blames: bool = False
 
     @classmethod
     def of(cls, said: Notice | PodCondition) -> Gist:
         """Of what is to be told, or was."""
-        return cls(reason=said.reason, shown=says_shown(said.message))
+        blame = said.reason == NO_NODE and blames(said.message)
+        return cls(reason=said.reason, shown=says_shown(said.message), blames=blame)
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +109,14 @@ class Notices:
         uid, register = waiter.uid, self._register
         showings, node = register.showings, register.books.ledger.tree.nodes.get(waiter.queue)
         put_out = said.shown and showings.runs(uid) and node is not None and node.spec.autoscale
-        return Gist(reason=word, shown=put_out or uid in showings.shown)
+        return Gist(reason=word, shown=put_out or uid in showings.shown, blames=self._blames(waiter, word, said=said))
+
+    def _blames(self, waiter: Waiter, word: str, *, said: Gist) -> bool:
+        """Asked where it may be so, or was: for thousands at a look."""
+        if word != NO_NODE or not (said.blames or self._register.cards.picture.hosts.ungranted):
+            return False
+        refusal = self._knows.refusal(waiter)
+        return refusal is not None and blames(refusal.why)
 
     def of(self, waiter: Waiter) -> Notice:
         """The same with a sentence."""
