@@ -16,9 +16,11 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import kinds
 from aliquot_kube.transport import Question
+from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.deciding.turns import Turn
 from aliquot_standalone.apiserver.store import Change
 from simulation.universe.api import ApiServer
-from simulation.universe.holders import Holder, Parts, held_most, overfull
+from simulation.universe.holders import Holder, Parts, asked_in_all, held_most, overfull
 from simulation.universe.judge import BrokenError, Deed
 from simulation.universe.runtime import Part
 
@@ -59,6 +61,26 @@ class Books:
         self._senders[meta["annotations"][self._names.grant]] = reign
         if reign != self._reign:
             self._break(f"reign {reign} writes a binding though {self._reign} has begun")
+
+    # --- what is decided ---------------------------------------------------------------------------------------------
+    def turn_given(self, turn: Turn, *, reign: Reign) -> None:
+        """Room is promised by somebody who leads: by what it knows just then, kube-scheduler must have room there too.
+
+        By its own knowledge, so nothing is excused: what lags, lags behind both.
+        """
+        if turn.promise is None:
+            return
+        name = turn.promise.node
+        there = {pod.metadata.uid: pod for pod in reign.pods.values() if pod.spec.node_name == name and not pod.ended}
+        there |= {one.pod.metadata.uid: one.pod for one in reign.desk.promises if one.node == name}
+        told = reign.picture.nodes[name].node.status.allocatable
+        for resource in self._names.resources():
+            asked = sum(asked_in_all(pod, resource) for pod in there.values())
+            if asked_in_all(turn.pod, resource) and asked > int(told.get(resource, asked)):
+                self._break(
+                    f"{turn.pod.key} is let in for {name}, where kube-scheduler counts {asked} {resource} with it, and "
+                    f"{told[resource]} are there"
+                )
 
     # --- what stands -------------------------------------------------------------------------------------------------
     def held(self) -> dict[str, Held]:

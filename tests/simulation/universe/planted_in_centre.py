@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Node, Pod
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise, Promises
+from aliquot_scheduler.picture.host_room import OWN, UNTOLD, HostRoom
 from aliquot_scheduler.picture.picture import Picture
 from simulation.universe.planted import Plant
 from simulation.universe.town import TownScale
@@ -80,6 +81,18 @@ def tell_nobody_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gatekeeper, "_write", write)
 
 
+def count_nothing_of_ours(patch: pytest.MonkeyPatch) -> None:
+    """What GPUs have free is all there is to it, whatever kube-scheduler counts."""
+    real = HostRoom.node_seen
+
+    def node_seen(self: HostRoom, node: Node, *, row: int, rows: int) -> None:
+        real(self, node, row=row, rows=rows)
+        self.allocatable[row, OWN] = UNTOLD
+        self._count(node.metadata.name)
+
+    patch.setattr(HostRoom, "node_seen", node_seen)
+
+
 PLANTED_IN_CENTRE: Mapping[str, Plant] = {
     plant.__name__: plant
     for plant in (
@@ -87,5 +100,6 @@ PLANTED_IN_CENTRE: Mapping[str, Plant] = {
         take_silence_for_a_no,
         take_deletion_for_the_end,
         tell_nobody_again,
+        count_nothing_of_ours,
     )
 }

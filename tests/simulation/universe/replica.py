@@ -6,7 +6,7 @@ A replica is asked as kube-scheduler asks it, in bytes; whoever does not lead as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from aliquot_core.errors import AliquotError
@@ -22,6 +22,7 @@ from aliquot_scheduler.centre.centre import Centre
 from aliquot_scheduler.centre.pace_setter import PaceSetter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
+from aliquot_scheduler.deciding.turns import Rooms, Turn
 from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Verb, answer, refused
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -156,7 +157,7 @@ class SimReplica:
         number = self._books.reign_begins(self.name)
         witness = _Witness(wire=self._api.wire(life), reign=number, books=self._books)
         leadership = self.leadership
-        return Reign(
+        reign = Reign(
             transport=FencedTransport(transport=witness, check=leadership.check),
             clock=self.clock,
             random=chance.random,
@@ -166,6 +167,19 @@ class SimReplica:
             leads=lambda: leadership.leads(self.clock.monotonic()),
             settled=lambda: None,
         )
+        self._watch_turns(reign)
+        return reign
+
+    def _watch_turns(self, reign: Reign) -> None:
+        """Let the books see each turn as it is decided."""
+        real = reign.turns.turns
+
+        def turns(rooms: Rooms, *, now: float) -> Iterator[Turn]:
+            for turn in real(rooms, now=now):
+                self._books.turn_given(turn, reign=reign)
+                yield turn
+
+        reign.turns.turns = turns  # type: ignore[method-assign]
 
     def _pace(self, life: Life) -> PaceSetter:
         fenced = FencedTransport(transport=self._api.wire(life), check=self.leadership.check)

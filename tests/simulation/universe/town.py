@@ -41,6 +41,8 @@ class TownScale(Scale, frozen=True, kw_only=True):
     replicas: int = 2
     gpus: int = 2
     seconds: float = 180.0
+    # So few that they run out.
+    best_effort_slots: int = 1
     # Of each node, and of the centre.
     faults_every: float = 20.0
     centre_faults_every: float = 8.0

@@ -32,6 +32,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 5.0
     collect: float = 60.0
     sample: float = 10.0
+    best_effort_slots: int = 32
     bookmark: float = 60.0
     status_every: float = 10.0
     habits: Habits = Habits()
@@ -52,6 +53,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
             heartbeat=self.heartbeat,
             collect=self.collect,
             sample=self.sample,
+            best_effort_slots=self.best_effort_slots,
         )
 
 
