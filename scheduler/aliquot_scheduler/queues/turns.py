@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.rounds import Rounds
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, turn_lost
+from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, making_room, turn_lost, why_nowhere
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
@@ -185,11 +185,13 @@ class Queues:
             return register.taking_over.adopt(pod, now=register.now)
         if uid in register.showings.shown:
             return "it is let in by its queue, and waits for room on a card"
-        if uid not in register.hall:
+        if (waiter := register.hall.find(uid)) is None:
             return ""
-        if uid in register.past.lost:
-            return turn_lost(register, pod)
-        return register.hall.why_nowhere(uid) or "it waits for its turn"
+        if clearing := register.clearings.whose(uid):
+            return making_room(clearing)
+        if why := why_nowhere(register, waiter):
+            return why
+        return turn_lost(register, pod) if uid in register.past.lost else "it waits for its turn"
 
     def bounds(self, pod: Pod) -> Bounds:
         """Where alone a pod may lie whose turn it is."""

@@ -573,6 +573,7 @@ def test_who_has_lost_a_turn_is_told_that_room_is_made_all_the_same() -> None:
     assert len(stage.decide()) == 1
     (waiter,) = stage.queues.waiting()
     assert stage.queues.notice(waiter).reason == "MakingRoom"
+    assert "1 pod has to go for it" in stage.queues.why_not(stage.pods["red0"])
 
 
 def test_without_queues_nobody_goes() -> None:

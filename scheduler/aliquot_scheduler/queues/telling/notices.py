@@ -71,6 +71,14 @@ def turn_lost(register: Register, pod: Pod) -> str:
     return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
 
 
+def why_nowhere(register: Register, waiter: Waiter) -> str:
+    """Why it can't be let in whatever others do; empty if it could. Who rests is in no line that would know."""
+    if why := register.hall.why_nowhere(waiter.uid):
+        return why
+    rests = register.hall.rests_until(waiter.uid) is not None
+    return register.enrolment.why_never(waiter) if rests and register.enrolment.is_barred(waiter) else ""
+
+
 def making_room(clearing: Clearing) -> str:
     """Of a pod for which others have to go, leave already, or were moved; who they are may change (`reasons.py`)."""
     count, nodes = len(clearing.victims), clearing.nodes
@@ -136,17 +144,19 @@ class _Leader:
     def books(self) -> Books:
         return self._register.books
 
-    def remembered(self, waiter: Waiter) -> Why | None:
-        uid, register = waiter.uid, self._register
+    def making_room(self, waiter: Waiter) -> Why | None:
         # Who waits for room that is made rests as well: it may have lost a turn before.
-        if clearing := register.clearings.whose(uid):
-            return Why(MAKING_ROOM, partial(making_room, clearing))
+        clearing = self._register.clearings.whose(waiter.uid)
+        return Why(MAKING_ROOM, partial(making_room, clearing)) if clearing else None
+
+    def turn_lost(self, waiter: Waiter) -> Why | None:
+        uid, register = waiter.uid, self._register
         if uid in register.past.lost and register.hall.rests_until(uid) is not None:
             return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         return None
 
     def why_nowhere(self, waiter: Waiter) -> str:
-        return self._register.hall.why_nowhere(waiter.uid)
+        return why_nowhere(self._register, waiter)
 
     def is_barred(self, waiter: Waiter) -> bool:
         return self._register.enrolment.is_barred(waiter)

@@ -62,10 +62,13 @@ class _Reader:
     def books(self) -> Books:
         return self._standing.books
 
-    def remembered(self, waiter: Waiter) -> Why | None:
-        """A turn is lost by who has no gate any more."""
+    def making_room(self, waiter: Waiter) -> Why | None:
         if found := self._leaders(waiter, {MAKING_ROOM}):
             return Why(found.word, lambda: "; ".join([found.sentence(), *self._who_goes(waiter)]))
+        return None
+
+    def turn_lost(self, waiter: Waiter) -> Why | None:
+        """By who has no gate any more."""
         lost = self._standing.state(waiter) is State.LET_IN_NO_MORE
         return self._leaders(waiter, {TURN_LOST}) if lost else None
 

@@ -75,8 +75,12 @@ class Knowledge(Protocol):
         """Who is charged with what."""
         ...
 
-    def remembered(self, waiter: Waiter) -> Why | None:
-        """What counts before all numbers: a turn that was lost, or room that is being made."""
+    def making_room(self, waiter: Waiter) -> Why | None:
+        """That room is being made for it, which counts before all else."""
+        ...
+
+    def turn_lost(self, waiter: Waiter) -> Why | None:
+        """That its turn led to nothing, which counts before all numbers."""
         ...
 
     def why_nowhere(self, waiter: Waiter) -> str:
@@ -122,12 +126,14 @@ class Knowledge(Protocol):
 
 def why(waiter: Waiter, knows: Knowledge) -> Why:
     """Why somebody waits."""
-    if found := knows.remembered(waiter):
+    if found := knows.making_room(waiter):
         return found
     if never := knows.why_nowhere(waiter):
         return Why(NO_QUEUE_FOR_IT if knows.is_barred(waiter) else NEVER_FITS, partial(str, never))
     if knows.books.ledger.tree.nodes[waiter.queue].stop:
         return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue))
+    if found := knows.turn_lost(waiter):
+        return found
     if lack := knows.gathering(waiter):
         return Why(lack.lack.value, partial(str, lack.message))
     return _of_a_candidate(waiter, knows)
