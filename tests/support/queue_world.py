@@ -211,13 +211,13 @@ class QueueWorld(Stage):
     def clock_back(self) -> None:
         """A clock that jumps back: nobody's usage grows by it."""
         self.now = max(0.0, self.now - 50.0)
-        self.showings.clock_back()
 
     # --- the centre --------------------------------------------------------------------------------------------------
     def let_in(self) -> None:
         """A round of turns, each checked as it is given; most are bound."""
         self.beat()
         self._rejoin()
+        self.showings.tell_time(self.now)
         before = Count(self)
         told: set[str] = set()
         for turn in self.queues.turns(self.desk, now=self.now):
@@ -243,11 +243,12 @@ class QueueWorld(Stage):
                 assert not self.is_coming(uid)
                 self.showings.told(self, turn)
         self.showings.check_new(self)
+        self.showings.check_looked(self)
         for uid in sorted(self.showings.new):
             if self.chance.random() < 0.9:
                 self.lift(uid)
             else:
-                self.showings.forget(uid)
+                self.showings.forget(self, uid)
                 self.queues.not_told(self.pods[uid], now=self.now)
         self.showings.new.clear()
 
@@ -300,6 +301,7 @@ class QueueWorld(Stage):
         for uid in lifted:
             self.queues.why_not(self.pods[uid])
             assert self.queues.charged_in(uid) in ("", charged[uid])
+        self.showings.led_anew(self)
 
     @staticmethod
     def _lifted(pod: Pod, *, by: str) -> Pod:

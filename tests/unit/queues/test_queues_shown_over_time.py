@@ -357,3 +357,32 @@ def test_nobody_is_kept_waiting_for_who_is_shown() -> None:
         stage.submit(f"s{number}", 60, queue="other")
         assert go(stage, after=50.0) == [f"s{number}"]
         stage.end(f"s{number}")
+
+
+def test_who_is_shown_elsewhere_once_its_time_is_over_is_shown_there() -> None:
+    """Whatever the last look below the queue that showed it first has found."""
+    specs = {
+        "o": queue(limit=100),
+        "a": queue("o", autoscale=True, autoscale_minutes=1),
+        "b": queue(autoscale=True, autoscale_minutes=1),
+    }
+    stage = full(specs)
+    stage.submit("q", 100, 1000, queue="b")
+    stage.submit("p", 100, 2000, queue="a")
+    assert sorted(go(stage)) == ["p", "q"]
+    stage.submit("r", 100, 3000, queue="a")
+    noted(stage, "p", labels={NAMES.queue: "b"})
+    assert sorted(go(stage, after=MINUTE)) == ["p", "r"]
+    assert shown(stage) == ["p", "r"]
+
+
+def test_a_user_in_doubt_is_shown_once_that_is_over() -> None:
+    """None of its pods may come for some seconds; nothing else need happen when those are over."""
+    stage = full({"a": queue(autoscale=True)})
+    register = stage.queues.register
+    stage.submit("p", 100, queue="a")
+    line = register.hall.lines["a"]
+    line.closed = {"team"}
+    assert register.growth.look(now=0.0) == []
+    line.closed = set()
+    assert [waiter.uid for waiter, _ in register.growth.look(now=6.0)] == ["p"]

@@ -75,8 +75,8 @@ class Growth:
         """It is to wait; maybe in another queue than before, for something else, or nowhere."""
         uid = pod.metadata.uid
         self.showings.waits(uid, lifted=not pod.spec.scheduling_gates)
-        if uid in self.showings.shown and (waiter is None or not self.showings.is_as_shown(waiter)):
-            self.showings.shown.discard(uid)
+        if waiter is None or not self.showings.is_as_shown(waiter):
+            self.showings.put_out(uid)
         for one in (waiter, self._hall.find(uid), self.showings.holder(uid)):
             if one is not None:
                 self._changed(one.queue)
@@ -182,7 +182,9 @@ class Growth:
         accounts, lines = self._books.ledger.accounts, self._hall.lines
         below = [accounts[name] for name in self._below(top)]
         numbers = [(tuple(one.used), tuple(one.asked), tuple(one.held_below)) for one in below]
-        return numbers, [len(lines[one.node.name]) for one in below if one.node.name in lines]
+        there = [lines[one.node.name] for one in below if one.node.name in lines]
+        # Whose pods come one at a time since one of them has lost a turn, is known by time alone.
+        return numbers, [(len(line), frozenset(line.closed)) for line in there]
 
     def _below(self, top: str) -> Sequence[str]:
         """It and all below it."""

@@ -70,7 +70,7 @@ class Showings:
         self._pausing: set[Asked] = set()
         # For whom there is quota beside all who have room, and beside each other, by the last look; by uppermost queue.
         self.shown: set[str] = set()
-        self._shown_below: dict[str, frozenset[str]] = {}
+        self._shown_below: dict[str, set[str]] = {}
         # Who waits and has no gate any more, for whatever reason.
         self.lifted: set[str] = set()
 
@@ -107,9 +107,16 @@ class Showings:
 
     def shown_below(self, top: str, uids: Iterable[str]) -> None:
         """These are shown below an uppermost queue, by the last look there."""
-        self.shown -= self._shown_below.get(top, frozenset())
-        self._shown_below[top] = frozenset(uids)
+        self.shown -= self._shown_below.get(top, set())
+        self._shown_below[top] = set(uids)
         self.shown |= self._shown_below[top]
+
+    def put_out(self, uid: str) -> None:
+        """It is not shown until the next look; below another uppermost queue, maybe."""
+        if uid in self.shown:
+            self.shown.remove(uid)
+            for uids in self._shown_below.values():
+                uids.discard(uid)
 
     def none_but_below(self, tops: Collection[str]) -> None:
         """Below others nobody who waits could be."""
@@ -186,7 +193,7 @@ class Showings:
     def _let_go(self, uid: str) -> None:
         if held := self._held.pop(uid, None):
             self._holders_in[held.holder.queue].remove(uid)
-            self.shown.discard(uid)
+            self.put_out(uid)
 
 
 def what_it_asks(waiter: Waiter) -> Asked:
