@@ -20,9 +20,11 @@ SCRIPT = Path(__file__).parents[2] / "daemonset" / "uninstall.sh"
 # domain, or in another namespace, finds nothing.
 KUBECTL = r"""#!/bin/sh
 all="$CLUSTER/.."
-# In one write: several ask at once.
-printf '%s\n' "$(echo "$*" | tr '\n' ' ')" >>"$all/asked"
-now() { [ "$(wc -l <"$all/asked")" = "$(cat "$all/$1" 2>/dev/null)" ]; }
+# A line for each call, in one write: several ask at once. All of this is run thousands of times, and every process that
+# it starts costs as much as all else; of the files that say when something happens hardly any is there.
+asks() { set -f; set -- $*; printf '%s \n' "$*" >>"$all/asked"; set +f; }
+asks "$@"
+now() { [ -e "$all/$1" ] && [ "$(wc -l <"$all/asked")" = "$(cat "$all/$1")" ]; }
 ! now fails || { echo "no answer" >&2; exit 1; }
 ends() {
     if now comes; then
@@ -31,7 +33,7 @@ ends() {
     ! now cut || kill -KILL 0
 }
 trap ends EXIT
-with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || basename "$node"; done; }
+with() { for node in "$CLUSTER"/*; do [ ! -e "$node/$1" ] || echo "${node##*/}"; done; }
 # Their pods, each by its name and its node.
 pods() { with "$1" | sed "s/.*/$1-& &/"; }
 ended() { for node in $(with alive); do [ -e "$CLUSTER/$node/stuck" ] || rm -f "$CLUSTER/$node/$1"; done; }
@@ -43,7 +45,8 @@ freed() {
     grep -vxF -f "$all/freed" "$all/$1" >"$all/still"
     if [ -s "$all/still" ]; then cp "$all/still" "$all/$1"; else rm -f "$all/$1"; fi
 }
-domain=$(head -n 1 "$all/domains") namespace=$(cat "$all/withdraws")
+read -r domain <"$all/domains"
+read -r namespace <"$all/withdraws"
 case "$*" in
 "config view"*) echo "there (https://me:secret@there)" ;;
 "get pods --all-namespaces"*"\"$domain/grant"*) [ ! -e "$all/held" ] || cat "$all/held" ;;
