@@ -48,7 +48,8 @@ class QueueWriter:
         self._there = there
         self._not_before = not_before
         self._why_not = means.why_not
-        self._written: dict[str, tuple[float, QueueStatus]] = {}
+        # By name and UID: one that is deleted and made anew within one look says nothing yet.
+        self._written: dict[tuple[str, str], tuple[float, QueueStatus]] = {}
         # The specs that were judged last, and what is wrong with them.
         self._judged: tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]] = {}, {}
         # What was worked out last, for whoever scrapes.
@@ -62,12 +63,13 @@ class QueueWriter:
                 continue
             now = self._clock.monotonic()
             self.latest = self._statuses(now=now)
-            there = self._there().keys()
-            for name in [name for name in self._written if name not in there]:
-                del self._written[name]
-            for name in sorted(there & self.latest.keys()):
-                if self._is_due(name, self.latest[name], now=now):
-                    await self._write(name, self.latest[name], now=now)
+            there = {(name, queue.metadata.uid) for name, queue in self._there().items()}
+            for gone in self._written.keys() - there:
+                del self._written[gone]
+            for one in sorted(there):
+                status = self.latest.get(one[0])
+                if status is not None and self._is_due(one, status, now=now):
+                    await self._write(one, status, now=now)
 
     def _statuses(self, *, now: float) -> dict[str, QueueStatus]:
         """Of every queue, also of one that hangs on nothing: it says so."""
@@ -87,22 +89,23 @@ class QueueWriter:
             self._judged = specs, problems_by_queue(specs_of(there.values()))
         return self._judged[1]
 
-    def _is_due(self, name: str, status: QueueStatus, *, now: float) -> bool:
-        if name not in self._written:
+    def _is_due(self, one: tuple[str, str], status: QueueStatus, *, now: float) -> bool:
+        if one not in self._written:
             return True
-        when, written = self._written[name]
+        when, written = self._written[one]
         if _of_the_moment(status) != _of_the_moment(written):
             return True
         return now - when >= _USAGE and (status.lately, status.users) != (written.lately, written.users)
 
-    async def _write(self, name: str, status: QueueStatus, *, now: float) -> None:
+    async def _write(self, one: tuple[str, str], status: QueueStatus, *, now: float) -> None:
+        name, _ = one
         patch = json_patch(add("/status", msgspec.to_builtins(status)))
         try:
             await self._client.patch(self._resource, name=name, patch=patch, subresource="status")
         except NOT_WRITTEN as error:
             log.warning("a queue's status could not be written", extra={"queue": name, "error": str(error)})
         else:
-            self._written[name] = now, status
+            self._written[one] = now, status
         await self._clock.sleep(_BETWEEN)
 
 

@@ -99,6 +99,16 @@ async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
     assert len(desk.sink.bodies("/status")) <= 3 + 4
 
 
+async def test_a_queue_that_is_made_anew_is_told_of_anew() -> None:
+    """Within one look, and as all was before: nobody sees it without a status until its usage is due."""
+    desk = Desk()
+    await desk.lives(desk.queues, seconds=20)
+    assert len(desk.sink.bodies("/a/status")) == 1
+    desk.there = {**desk.there, "a": Queue(metadata=ObjectMeta(name="a", uid="another"))}
+    await desk.lives(desk.queues, seconds=20)
+    assert (len(desk.sink.bodies("/a/status")), len(desk.sink.bodies("/b/status"))) == (2, 1)
+
+
 async def test_a_leader_whose_clock_is_set_back_lets_no_usage_be_forgotten() -> None:
     """The next one lets it age since the time of the status: which is no earlier than what the API server told last."""
     desk, told = Desk(), "2031-05-06T07:08:09Z"
