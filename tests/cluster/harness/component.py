@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster.harness.errors import ComponentError
-from cluster.harness.waiting import PATIENCE_SECONDS, POLL_SECONDS
+from cluster.harness.waiting import PATIENCE_SECONDS, poll_after
 
 TAIL_LINES = 25
 
@@ -70,13 +70,14 @@ class Component:
 
     def wait_ready(self, *, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until the process answers; say so at once if it ended instead."""
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
         while not self._answers():
             if not self.running:
                 raise ComponentError(f"{self.name} ended with {self._code()} before it was ready\n{self.tail()}")
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - begun
+            if waited > timeout:
                 raise ComponentError(f"{self.name} did not answer within {timeout:g} s\n{self.tail()}")
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_after(waited))
 
     def stop(self, *, sig: signal.Signals = signal.SIGTERM, timeout: float = 10) -> None:
         """Ask the process to end, and end it when it does not within the time."""
