@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from cluster.harness import requirements
 from cluster.harness.cluster import ClusterHarness
 from cluster.node_half import NodeHalf
 from support.require import skip_or_fail
+from support.sharing import CLUSTER, is_last
 
 HERE = Path(__file__).parent
 INSTALLED = HERE / "test_installed.py"
+_ENDS = pytest.StashKey[ExitStack]()
 TEST_SECONDS = 300  # the first test also starts the cluster, in 4 s on a quiet machine of 2 cores
 
 
@@ -46,11 +49,32 @@ def able_machine() -> None:
         skip_or_fail("cluster", reason)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """End what tests of this folder share with the last of them; by its scope it lives until the folders below end."""
+    yield
+    following = file_of(nextitem) if nextitem else None
+    if (ends := item.session.stash.get(_ENDS, None)) and is_last(file_of(item), following, of=CLUSTER):
+        ends.close()
+
+
+def file_of(item: pytest.Item) -> str:
+    """Its path from the project's root."""
+    return item.path.relative_to(item.config.rootpath).as_posix()
+
+
 @pytest.fixture(scope="package")
-def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - it may skip
-    """Two nodes and a control plane, for the whole session."""
-    with ClusterHarness() as running:
-        yield running
+def ends(request: pytest.FixtureRequest) -> Iterator[ExitStack]:
+    """What is to end with the last test of this folder."""
+    with ExitStack() as ends:
+        request.session.stash[_ENDS] = ends
+        yield ends
+
+
+@pytest.fixture(scope="package")
+def cluster(able_machine: None, ends: ExitStack) -> ClusterHarness:  # noqa: ARG001 - it may skip
+    """Two nodes and a control plane, for all tests of this folder that have no other."""
+    return ends.enter_context(ClusterHarness())
 
 
 @pytest.fixture
@@ -61,9 +85,9 @@ def namespace(cluster: ClusterHarness) -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
-def half(cluster: ClusterHarness) -> Iterator[NodeHalf]:
+def half(cluster: ClusterHarness, ends: ExitStack) -> NodeHalf:
     """Endpoint and agent on node1, for all tests; whoever stops one of them starts it again."""
     running = NodeHalf(cluster, cluster.node("node1"))
     running.start()
-    yield running
-    running.stop()
+    ends.callback(running.stop)
+    return running

@@ -42,6 +42,11 @@ def place_of(file: str) -> Place:
     return Place(group=file, rank=1) if alone else Place(group=CLUSTER, rank=0)
 
 
+def is_last(file: str, following: str | None, *, of: str) -> bool:
+    """Whether a group ends with a test, by its file and that of the test that follows."""
+    return place_of(file).group == of and (following is None or place_of(following).group != of)
+
+
 def is_helper(process: str) -> bool:
     """Whether a process is beyond the foremost two, by the name that xdist gives it; the only one has none."""
     return int(process.removeprefix("gw") or 0) >= FOREMOST

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.sharing import CLUSTER, Sharing, is_helper, place_of
+from support.sharing import CLUSTER, Sharing, is_helper, is_last, place_of
 
 ROOT = Path(__file__).parents[3]
 ALERTS, CENTRE, QUEUES = (
@@ -37,6 +37,27 @@ CLAIMS, FIT = "tests/unit/core/test_core_claims.py", "tests/unit/centre/test_cen
 def test_a_file_goes_with_whatever_shares_its_cluster(file: str, group: str, rank: int) -> None:
     """The one cluster that many share comes first, then others, then all else by files: the short ones last."""
     assert place_of(file) == (group, rank)
+
+
+@pytest.mark.parametrize(
+    ("file", "following", "last"),
+    [
+        (ALERTS, f"{CLUSTER}test_slices.py", False),
+        (ALERTS, CENTRE, True),
+        (ALERTS, f"{CLUSTER}test_installed.py", True),
+        (ALERTS, UP, True),
+        (ALERTS, None, True),
+        (CENTRE, QUEUES, False),
+        (UP, ALERTS, False),
+    ],
+)
+def test_what_many_share_ends_with_the_last_of_them(
+    file: str,
+    following: str | None,
+    last: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """Whatever follows: another cluster would else be there beside it, to the end of all of them."""
+    assert is_last(file, following, of=CLUSTER) is last
 
 
 class Process:
