@@ -156,6 +156,9 @@ class Desk:
         if promise is None:
             return "no room is promised to this pod (its time was over, or it was never filtered); it is placed anew"
         if why := self._why_no_bind(promise, node=node):
+            if uid not in self._pods:
+                # Most likely it was gone when it was filtered, and nobody will ever tell us so.
+                self.take_back(uid)
             return why
         if not asks_the_same(self._pods[uid], promise.pod, names=self._names):
             self._places.drop(uid)

@@ -72,15 +72,17 @@ async def test_the_binding_says_in_which_queue_the_pod_is_charged(queues: dict[s
 
 
 async def test_a_pod_of_which_nothing_is_told_is_refused_before_kube_scheduler_gives_up() -> None:
-    """If it were deleted meanwhile, nobody would tell us."""
+    """If it were deleted meanwhile, nobody would tell us: so no room is kept for it either."""
     early = Early()
     early.binder.filter(POD, ["n1"])
     asked = early.bind()
     await early.clock.advance(1.9)
     assert not asked.done()
+    assert early.desk.promises.of("u1") is not None
     await early.clock.advance(0.2)
     assert "has not been told of this pod yet" in await asked
     assert early.api.bound == []
+    assert early.desk.promises.of("u1") is None
 
 
 async def test_a_pod_without_promised_room_is_refused_at_once() -> None:

@@ -376,11 +376,13 @@ def test_room_moves_to_the_node_that_is_chosen() -> None:
 
 
 def test_a_pod_that_we_were_not_told_of_is_not_bound() -> None:
-    """If it were deleted before our watch tells of it, its room would be kept for ever."""
+    """If it were deleted before our watch tells of it, its room would be kept for ever: it is given back, too."""
     office = Office()
     assert office.filter(A) == ["n1"]
     assert "not been told" in office.refused(A)
+    assert not office.held()
     office.sees(A)
+    assert office.filter(A) == ["n1"]
     assert office.begin(A).node == "n1"
 
 
