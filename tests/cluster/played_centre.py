@@ -77,13 +77,17 @@ class PlayedCentre:
     # --- what examples do --------------------------------------------------------------------------------------------
     @contextmanager
     def applied(self, objects: Sequence[Mapping[str, Any]], *, by: Api | None = None) -> Iterator[None]:
-        """Apply manifests in their order; at the end all of it is gone, and what its controllers made."""
+        """Apply manifests in their order; at the end all of it is gone, and what its controllers made.
+
+        But its namespaces stay, bare: the controller manager lets 5 s pass before it begins to take one away, and the
+        next who wants one of the name would wait for that.
+        """
         api = by or self.api
         try:
             for obj in objects:
                 if obj["kind"] == "Namespace":
                     path = self.api.path_of(obj)
-                    self.cluster.wait_for(f"the last {path} to be gone", lambda path=path: not self.api.find(path))  # type: ignore[misc]
+                    self.cluster.wait_for(f"{path} not to be on its way out", lambda path=path: not self._leaves(path))  # type: ignore[misc]
                 api.apply(obj)
                 if obj["kind"] == "Namespace":
                     # Pods are refused before the controller manager has made it.
@@ -212,9 +216,15 @@ class PlayedCentre:
                 self.api.delete(self.api.path_of(obj), gracePeriodSeconds=0, propagationPolicy="Background")
         for name in namespaces:
             self.cluster.wait_for(f"the pods of {name} to be gone", lambda name=name: self._emptied(name))  # type: ignore[misc]
-            self.api.delete(f"/api/v1/namespaces/{name}")
+            self.api.delete(f"/apis/events.k8s.io/v1/namespaces/{name}/events")
+            bare = {"labels": None, "annotations": None}
+            self.api.patch(f"/api/v1/namespaces/{name}", {"metadata": bare})
         for obj in reversed([each for each in found if each["kind"] == "Queue"]):
             self.api.delete(self.api.path_of(obj))
+
+    def _leaves(self, path: str) -> bool:
+        found = self.api.find(path)
+        return found is not None and "deletionTimestamp" in found["metadata"]
 
     def _emptied(self, namespace: str) -> bool:
         self.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -19,6 +20,10 @@ from cluster.queues.going import controller, evicted, leaving, pass_time, see_of
 from cluster.queues.told import said, used
 from support.queue_scenarios import SCENARIOS, Pods, Scenario, said_now
 from support.reclaim_scenarios import RECLAIMS
+
+# A pod's name is not used again at once, and none has fewer digits than another of its row: of those that were
+# created within one second the name decides who comes first.
+_first_numbers = itertools.count(100, 100)
 
 
 def home(name: str) -> Json:
@@ -57,7 +62,7 @@ def test_it_is_as_the_table_says(cluster: ClusterHarness, centre: PlayedCentre, 
     """By the grants that pods hold, and by the gates that stand."""
     leaves = scenario.queues.keys() - {spec.get("parent") for spec in scenario.queues.values()}
     queues = [queue(name, **spec) for name, spec in scenario.queues.items()]
-    made = dict.fromkeys(leaves, 0)
+    made = dict.fromkeys(leaves, next(_first_numbers))
     priorities = {pods.priority for step in scenario.steps for pods in step.submit} - {0}
     classes = [priority_class(value) for value in sorted(priorities)]
     with centre.applied([*classes, *queues, *(home(name) for name in sorted(leaves))]):
