@@ -41,6 +41,16 @@ def add(total: Amounts, more: Mapping[str, Fraction], *, sign: int = 1) -> None:
 def of_pod(spec: Json, part: str) -> Amounts:
     """Give what a pod asks at any instant, at most: `part` is requests or limits.
 
+    What it says for all its containers counts in the place of their sum.
+    """
+    most = of_containers(spec, part) | read(spec.get("resources", {}).get(part, {}))
+    add(most, read(spec.get("overhead", {})) if most else {})
+    return most
+
+
+def of_containers(spec: Json, part: str) -> Amounts:
+    """Give the same of its containers alone.
+
     Ordinary init containers run one after another, each beside the sidecars that stand before it.
     """
     running: Amounts = {}
@@ -54,7 +64,6 @@ def of_pod(spec: Json, part: str) -> Amounts:
     for container in spec.get("containers", []):
         add(running, read(container.get("resources", {}).get(part, {})))
     _raise_to(most, running)
-    add(most, read(spec.get("overhead", {})) if most else {})
     return most
 
 

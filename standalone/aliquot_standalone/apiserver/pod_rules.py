@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import pod_shapes, pod_validation, quantities
+from . import amounts, pod_shapes, pod_validation, quantities
 from .rules import Rules
 
 if TYPE_CHECKING:
@@ -93,6 +93,20 @@ def _fill_spec(spec: Json) -> None:
     for part in ("initContainers", "containers"):
         for container in spec.get(part, []):
             _fill_container(container)
+    _fill_of_all(spec)
+
+
+def _fill_of_all(spec: Json) -> None:
+    """Where a pod limits all its containers together it asks for their sum, or for its limit if they ask nothing."""
+    resources = spec.get("resources", {})
+    if limits := resources.get("limits"):
+        sums = amounts.of_containers(spec, "requests")
+        requests = resources.setdefault("requests", {})
+        for name in ("cpu", "memory"):
+            if name in sums:
+                requests.setdefault(name, amounts.written(sums[name], like="Mi" if name == "memory" else ""))
+        for name, amount in limits.items():
+            requests.setdefault(name, amount)
 
 
 def _fill_container(container: Json) -> None:

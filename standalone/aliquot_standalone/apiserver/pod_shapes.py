@@ -20,7 +20,7 @@ class EnvVar(Shape, frozen=True):
 
 
 class Resources(Shape, frozen=True):
-    """What a container asks for."""
+    """What a container asks for, or a pod for all of its containers."""
 
     limits: Quantities = {}
     requests: Quantities = {}
@@ -135,6 +135,7 @@ class PodSpec(Shape, frozen=True):
     service_account_name: str = ""
     termination_grace_period_seconds: int = 0
     active_deadline_seconds: int = 1
+    resources: Resources = Resources()
     overhead: Quantities = {}
 
 

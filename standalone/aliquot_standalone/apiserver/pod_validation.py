@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from . import names, quantities
+from .amounts import of_containers, read
 from .failures import Cause, duplicate, forbidden_field, required, unsupported, wrong
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .store import Json
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
+# What a pod may say for all its containers together.
+_OF_ALL = ("cpu", "hugepages-", "memory")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 # In this order, so that of two containers of one name the init container is named as the second.
 _LISTS = ("containers", "initContainers")
@@ -41,7 +44,8 @@ def causes(pod: Json) -> list[Cause]:
     found += names.label_causes(spec.get("nodeSelector", {}), at="spec.nodeSelector")
     found += _volume_causes(spec)
     found += _container_list_causes(spec)
-    return found
+    # Sums are of what can be read.
+    return found or _of_all_causes(spec)
 
 
 def _gate_causes(spec: Json) -> list[Cause]:
@@ -135,6 +139,25 @@ def _are_settled(limits: tuple[tuple[str, Any], ...], requests: tuple[tuple[str,
     amounts = {"limits": dict(limits), "requests": dict(requests)}
     right = not _amount_causes_of(amounts, at="")
     return right and (tuple(amounts["limits"].items()), tuple(amounts["requests"].items())) == (limits, requests)
+
+
+def _of_all_causes(spec: Json) -> list[Cause]:
+    """Check what a pod says for all its containers together."""
+    resources = spec.get("resources", {})
+    found = [
+        unsupported(f"spec.resources.{part}[{name}]", name, _OF_ALL)
+        for part in ("limits", "requests")
+        for name in resources.get(part, {})
+        if not name.startswith(_OF_ALL[1]) and name not in _OF_ALL
+    ] or _resource_causes(resources, at="spec.resources")
+    if found:
+        return found
+    of_all = read(resources.get("requests", {}))
+    return [
+        wrong(f"spec.resources.requests[{name}]", resources["requests"][name], f"its containers ask for {asked}")
+        for name, asked in of_containers(spec, "requests").items()
+        if name in of_all and asked > of_all[name]
+    ]
 
 
 def _amount_causes_of(resources: Json, *, at: str) -> list[Cause]:

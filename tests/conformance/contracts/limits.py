@@ -93,6 +93,14 @@ class LimitsContract:
         until_used(space, {"requests.cpu": "500m", "limits.cpu": "1500m"})
         assert "exceeded quota" in space.api.post(space.pods, pod("two", container={"resources": both})).body["message"]
 
+    def test_what_a_pod_asks_for_all_its_containers_counts_in_their_place(self, space: Space) -> None:
+        """A quota counts as kube-scheduler does."""
+        limit(space, {"requests.cpu": "1", "limits.cpu": "2"})
+        each = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1500m"}}
+        of_all = {"requests": {"cpu": "800m"}, "limits": {"cpu": "1800m"}}
+        space.api.post(space.pods, pod("one", container={"resources": each}, resources=of_all)).ok()
+        until_used(space, {"requests.cpu": "800m", "limits.cpu": "1800m"})
+
     def test_init_containers_count_by_the_most_at_once(self, space: Space) -> None:
         """One that ends counts beside the sidecars before it; sidecars count beside the pod's own containers."""
         limit(space, {f"requests.{COMPUTE}": "1k"})

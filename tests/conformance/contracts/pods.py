@@ -142,6 +142,22 @@ class PodsContract:
                 "spec.initContainers[0].restartPolicy",
             ),
             ({}, {"volumes": [{"name": "v"}, {"name": "v"}]}, "spec.volumes[1].name"),
+            (
+                {},
+                {"resources": {"limits": {"aliquot.dev/compute": "50"}}},
+                "spec.resources.limits[aliquot.dev/compute]",
+            ),
+            (
+                {},
+                {"resources": {"requests": {"aliquot.dev/memory": "1000"}}},
+                "spec.resources.requests[aliquot.dev/memory]",
+            ),
+            ({}, {"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}, "spec.resources.requests"),
+            (
+                resources(requests={"cpu": "2"}),
+                {"resources": {"requests": {"cpu": "1"}}},
+                "spec.resources.requests[cpu]",
+            ),
         ],
     )
     def test_bad_specs_are_named(self, space: Space, container: Json, spec: Json, field: str | None) -> None:
@@ -152,6 +168,22 @@ class PodsContract:
         else:
             assert (reply.code, reply.reason) == (422, "Invalid")
             assert field in reply.fields
+
+    @pytest.mark.parametrize(
+        ("container", "of_all", "requests"),
+        [
+            ({}, {"limits": {"cpu": "2"}}, {"cpu": "2"}),
+            (resources(requests={"cpu": "500m"}), {"limits": {"cpu": "2"}}, {"cpu": "500m"}),
+            (resources(requests={"memory": "1Gi"}), {"limits": {"cpu": "2"}}, {"cpu": "2", "memory": "1Gi"}),
+            (resources(requests={"cpu": "1"}), {"requests": {"cpu": "3"}}, {"cpu": "3"}),
+        ],
+    )
+    def test_what_a_pod_asks_for_all_its_containers(
+        self, space: Space, container: Json, of_all: Json, requests: Json
+    ) -> None:
+        """A limit without a request asks for what the containers ask, or for itself where they ask nothing."""
+        created = space.create_pod("one", container=container, resources=of_all)
+        assert created["spec"]["resources"]["requests"] == requests
 
     def test_a_pod_needs_containers(self, space: Space) -> None:
         """A pod without containers is none."""
