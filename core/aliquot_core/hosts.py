@@ -9,12 +9,18 @@ from functools import lru_cache
 from math import ceil
 
 from aliquot_core.names import Names
-from aliquot_core.objects import Container, Pod
+from aliquot_core.objects import ContainerStatus, Pod, PodStatus, Quantity, ResourceRequirements
 from aliquot_core.quantities import QUOTED, QuantityError, factor_of
 from aliquot_core.request import Kind, kinds, most_at_once
 
 _QUANTITY = re.compile(r"(?P<number>\d{1,30}(\.\d{0,30})?([eE][+-]?\d{1,2})?)(?P<suffix>[A-Za-z]{0,2})")
 _NOTHING = Fraction(0)
+Texts = tuple[str, ...]
+_HUGE_PAGES = "hugepages-"
+# What changes of a pod while it runs; a pod says for all its containers together only these, and huge pages.
+_RESIZED = frozenset({"cpu", "memory"})
+# The condition, and its reason, by which a kubelet says that a pod will never have what it asks by now.
+RESIZE_PENDING, INFEASIBLE = "PodResizePending", "Infeasible"
 # More than any node has, exact as a float, and sums over a thousand nodes stay within 64 bits: the API server takes
 # 7Ei of memory in each of a pod's containers.
 MOST = 2**53
@@ -44,34 +50,79 @@ def own_request(pod: Pod, *, names: Names) -> tuple[int, int, int]:
 
 def is_extended(resource: str) -> bool:
     """Whether a resource is one that only some nodes have: what of it a node does not tell of is not there."""
-    return "/" in resource or resource.startswith("hugepages-")
+    return "/" in resource or resource.startswith(_HUGE_PAGES)
 
 
 def extended_request(pod: Pod, *, but: Collection[str]) -> tuple[tuple[str, int], ...]:
     """What it requests of such resources `but` these, by name."""
-    texts = (container.resources for _, container in kinds(pod))
-    asked = {name for resources in texts for name in (*resources.requests, *resources.limits) if is_extended(name)}
-    amounts = ((name, min(MOST, requested(pod, name, scale=1))) for name in sorted(asked.difference(but)))
+    asked = filter(is_extended, named(pod))
+    amounts = ((name, min(MOST, requested(pod, name, scale=1))) for name in sorted({*asked}.difference(but)))
     return tuple((name, amount) for name, amount in amounts if amount)
 
 
+def named(pod: Pod) -> set[str]:
+    """The resources that its containers, or the pod for all of them, say anything of."""
+    said = [pod.spec.resources or ResourceRequirements(), *(container.resources for _, container in kinds(pod))]
+    return {name for resources in said for name in (*resources.requests, *resources.limits)}
+
+
 def requested(pod: Pod, name: str, *, scale: int) -> int:
-    """How many of a unit, of which `scale` are one, the pod requests at any instant: its sandbox's share included."""
+    """How many of a unit, of which `scale` are one, the pod requests at any instant: its sandbox's share included.
+
+    What the pod says of all its containers counts in the place of their sum, be it more or less. While it is resized
+    the most counts of what it asks, what the kubelet has let it have and what is in force.
+    """
     overhead = pod.spec.overhead.get(name)
-    most = _most(tuple((kind, _text(container, name)) for kind, container in kinds(pod)), scale)
+    most = _most(_texts(pod, name), scale)
     return most if overhead is None else most + ceil(scale * _read(str(overhead)))
 
 
-def _text(container: Container, name: str) -> str | None:
-    resources = container.resources
-    text = resources.requests.get(name, resources.limits.get(name))
-    return None if text is None else str(text)
+def _texts(pod: Pod, name: str) -> tuple[tuple[Kind, Texts], ...]:
+    if (of_all := _of_all(pod, name)) is not None:
+        return ((Kind.APP, _in_force(of_all, pod.status, name=name, pod=pod)),)
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses) if name in _RESIZED else ()
+    actual = {one.name: one for one in statuses}
+    return tuple(
+        (
+            kind,
+            # Of an init container that ends nothing is resized.
+            _in_force(
+                _asked(one.resources, name), None if kind is Kind.INIT else actual.get(one.name), name=name, pod=pod
+            ),
+        )
+        for kind, one in kinds(pod)
+    )
+
+
+def _of_all(pod: Pod, name: str) -> Quantity | None:
+    whole = pod.spec.resources
+    if whole is None or not (name in _RESIZED or name.startswith(_HUGE_PAGES)):
+        return None
+    asked = whole.requests.get(name)
+    # As the API server fills it in: a limit is what is asked where no container says how much it asks.
+    if asked is None and all(_asked(one.resources, name) is None for _, one in kinds(pod)):
+        return whole.limits.get(name)
+    return asked
+
+
+def _asked(resources: ResourceRequirements, name: str) -> Quantity | None:
+    return resources.requests.get(name, resources.limits.get(name))
+
+
+def _in_force(asked: Quantity | None, actual: ContainerStatus | PodStatus | None, *, name: str, pod: Pod) -> Texts:
+    """The texts of which the largest counts."""
+    if actual is None or actual.resources is None or name not in _RESIZED:
+        return () if asked is None else (str(asked),)
+    texts = [actual.resources.requests.get(name), actual.allocated_resources.get(name)]
+    if not any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in pod.status.conditions):
+        texts.append(asked)
+    return tuple({str(text): None for text in texts if text is not None})
 
 
 # Asked several times for each pod, and few pods differ in it: to add exactly takes 15 us.
 @lru_cache(maxsize=4096)
-def _most(texts: tuple[tuple[Kind, str | None], ...], scale: int) -> int:
-    amounts = ((kind, _NOTHING if text is None else _read(text)) for kind, text in texts)
+def _most(texts: tuple[tuple[Kind, Texts], ...], scale: int) -> int:
+    amounts = ((kind, max(map(_read, some), default=_NOTHING)) for kind, some in texts)
     return ceil(scale * most_at_once(amounts, nothing=_NOTHING))
 
 

@@ -97,6 +97,8 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     # Of this and of spread only what is said of nodes by themselves is read (`node_rules.py`).
     affinity: dict[str, Any] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    # Of all its containers together, in the place of their sum.
+    resources: ResourceRequirements | None = None
     # What its sandbox takes beside its containers.
     overhead: dict[str, Quantity] = {}
     topology_spread_constraints: list[Any] = []
@@ -126,6 +128,9 @@ class ContainerStatus(_Object, frozen=True, kw_only=True):
     ready: bool = False
     started: bool | None = None
     state: dict[str, Any] = {}
+    # What is in force, and what the kubelet has let it have: while it is resized neither is what its spec says.
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Quantity] = {}
 
 
 class PodStatus(_Object, frozen=True, kw_only=True):
@@ -138,6 +143,9 @@ class PodStatus(_Object, frozen=True, kw_only=True):
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    # As those of containers, where its spec says something of all of them together.
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Quantity] = {}
 
 
 class Pod(_Object, frozen=True, kw_only=True):

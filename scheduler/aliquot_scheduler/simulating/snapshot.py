@@ -3,7 +3,8 @@
 Only what is named here is taken: what a pod asks for and where it lies, no image, command, environment or message; of
 annotations only Aliquot's own. Names and labels stay, since queues, budgets and places are told by them.
 
-What must always hold: nothing of a pod's containers gets into the file but their names and what they ask for.
+What must always hold: nothing of a pod's containers gets into the file but their names, what they ask for and what
+they have of it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import msgspec
 
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.errors import UserError
+from aliquot_core.hosts import RESIZE_PENDING
 from aliquot_core.names import Names
 from aliquot_core.objects import (
     Container,
+    ContainerStatus,
     Lease,
     Namespace,
     Node,
@@ -145,6 +148,7 @@ def _pod(pod: Pod, *, known: Collection[str]) -> Pod:
             node_selector=spec.node_selector,
             affinity=spec.affinity,
             tolerations=spec.tolerations,
+            resources=spec.resources,
             overhead=spec.overhead,
             topology_spread_constraints=spec.topology_spread_constraints,
             scheduling_gates=spec.scheduling_gates,
@@ -157,6 +161,10 @@ def _pod(pod: Pod, *, known: Collection[str]) -> Pod:
             phase=status.phase,
             nominated_node_name=status.nominated_node_name,
             conditions=[_condition(one) for one in status.conditions],
+            container_statuses=_resized(status.container_statuses),
+            init_container_statuses=_resized(status.init_container_statuses),
+            resources=status.resources,
+            allocated_resources=status.allocated_resources,
         ),
     )
 
@@ -165,5 +173,15 @@ def _container(one: Container) -> Container:
     return Container(name=one.name, resources=one.resources, restart_policy=one.restart_policy)
 
 
+def _resized(statuses: Sequence[ContainerStatus]) -> list[ContainerStatus]:
+    """What they have, which counts beside what they ask."""
+    return [
+        ContainerStatus(name=one.name, resources=one.resources, allocated_resources=one.allocated_resources)
+        for one in statuses
+        if one.resources
+    ]
+
+
 def _condition(one: PodCondition) -> PodCondition:
-    return PodCondition(type=one.type, status=one.status, last_transition_time=one.last_transition_time)
+    reason = one.reason if one.type == RESIZE_PENDING else ""
+    return PodCondition(type=one.type, status=one.status, reason=reason, last_transition_time=one.last_transition_time)

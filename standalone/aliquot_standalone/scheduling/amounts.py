@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
 
-from aliquot_core.hosts import requested
+from aliquot_core.hosts import named, requested
 from aliquot_core.objects import Pod
-from aliquot_core.request import kinds
 from aliquot_standalone.apiserver.quantities import parse
 
 Amounts = dict[str, int]
@@ -30,5 +29,5 @@ def read(amounts: Mapping[str, object]) -> Amounts:
 
 def asked_by(pod: Pod) -> Amounts:
     """Give what a pod asks at any instant, at most, and one place among a node's pods."""
-    named = {name for _, one in kinds(pod) for name in (*one.resources.limits, *one.resources.requests)}
-    return {name: requested(pod, name, scale=ONE) for name in sorted(named | pod.spec.overhead.keys())} | {PODS: ONE}
+    names = sorted(named(pod) | pod.spec.overhead.keys())
+    return {name: requested(pod, name, scale=ONE) for name in names} | {PODS: ONE}

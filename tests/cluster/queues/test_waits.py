@@ -94,15 +94,18 @@ def test_a_pod_waits_for_a_node_that_is_not_tainted(centre: PlayedCentre) -> Non
         )
 
 
-def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre) -> None:
+@pytest.mark.parametrize("whose", ["its container", "all its containers"])
+def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre, whose: str) -> None:
     """Also a pod that asks nothing of ours has it; when that has ended, who waits comes in."""
     with centre.applied([ONE]):
         web = asking("web", "one", {})
-        web["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
+        asked = web["spec"] if whose == "all its containers" else web["spec"]["containers"][0]
+        asked["resources"] = {"requests": {"cpu": "60"}}
         web["spec"]["nodeName"] = "gpu1"
         made = centre.cluster.create_pod(web)
         hungry = asking("hungry", "one", {"compute": "100", "memory": "1000"})
-        hungry["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "10"}
+        asked = hungry["spec"] if whose == "all its containers" else hungry["spec"]["containers"][0]
+        asked.setdefault("resources", {})["requests"] = {"cpu": "10"}
         waits_and_comes_in(
             centre,
             hungry,

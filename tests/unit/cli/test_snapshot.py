@@ -18,6 +18,7 @@ from aliquot_cli.main import main
 from aliquot_cli.options import Call
 from aliquot_cli.snapshot import read_snapshot
 from aliquot_cli.sources import gather
+from aliquot_core.hosts import host_request
 from aliquot_core.instants import second_time
 from aliquot_core.objects import Container, EnvVar, Pod, PodCondition, Queue
 from aliquot_kube.clock import SystemClock
@@ -259,6 +260,36 @@ def test_nothing_secret_is_in_a_file() -> None:
     assert kept.spec.containers[0].resources == pod.spec.containers[0].resources
     assert kept.spec.active_deadline_seconds == 900
     assert packed(whole) == packed(unpacked(packed(whole), where="memory"))
+
+
+def test_a_pod_takes_as_much_of_its_node_in_a_file() -> None:
+    """What it asks for all its containers, and what it has of that while it is resized."""
+    of_all = {"requests": {"memory": "4Gi"}}
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "9"}}}]
+    fares = {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3"}}
+    pod = msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "team", "uid": "u"},
+            "spec": {
+                "nodeName": "n",
+                "containers": containers,
+                "initContainers": [{**containers[0], "name": "side", "restartPolicy": "Always"}],
+                "resources": of_all,
+            },
+            "status": {
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+                "containerStatuses": [{"name": "main", **fares}],
+                "initContainerStatuses": [{"name": "side", **fares}],
+                "resources": {"requests": {"memory": "6Gi"}},
+                "allocatedResources": {"memory": "5Gi"},
+            },
+        },
+        Pod,
+    )
+    whole = Snapshot(wall=WALL, names=NAMES, settings=InForce(), pods=[pod])
+    (kept,) = unpacked(packed(whole), where="memory").pods
+    assert host_request(pod) == (6000, 6 * 2**30)
+    assert host_request(kept) == host_request(pod)
 
 
 def _read_queue(body: dict[str, Any]) -> Queue:

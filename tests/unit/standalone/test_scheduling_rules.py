@@ -152,7 +152,10 @@ def test_what_is_beyond_one_machine_is_never_passed_over(spec: Json) -> None:
 
 
 def test_a_pod_counts_for_what_its_containers_ask_at_one_time() -> None:
-    """Init containers run one by one beside the sidecars before them; limits stand in for requests."""
+    """Init containers run one by one beside the sidecars before them; limits stand in for requests.
+
+    What it asks for all of them together counts too.
+    """
 
     def container(name: str, cpu: str, **more: Any) -> Json:
         return {"name": name, "image": "none", "resources": {"limits": {"cpu": cpu}}, **more}
@@ -167,9 +170,10 @@ def test_a_pod_counts_for_what_its_containers_ask_at_one_time() -> None:
             ],
             "containers": [container("main", "1"), container("other", "500m")],
             "overhead": {"cpu": "250m"},
+            "resources": {"requests": {"memory": "1Gi"}},
         },
     )
-    assert asked_by(pod) == {"cpu": 5250, "pods": 1000}
+    assert asked_by(pod) == {"cpu": 5250, "memory": 1000 * 2**30, "pods": 1000}
 
 
 # --- which node is best ----------------------------------------------------------------------------------------------

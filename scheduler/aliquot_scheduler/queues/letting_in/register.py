@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.promises import Promise
@@ -260,8 +261,7 @@ class Register:
         uid = pod.metadata.uid
         self.taking_over.forget(uid)
         if self.inside.is_bound_so(pod):
-            # It may be on the way out by now.
-            self.inside.bound[uid] = self.inside.bound[uid].of(pod)
+            self._changed_where_it_runs(pod)
             return
         known = self.inside.coming.get(uid) or self.inside.bound.get(uid)
         waiter = known.of(pod) if known else self.enrolment.holder(pod)
@@ -277,6 +277,15 @@ class Register:
             self.stayers.runs(pod, now=self.now)
             self.books.put(waiter, self.enrolment.charge(waiter))
             self.gang_changed(waiter)
+
+    def _changed_where_it_runs(self, pod: Pod) -> None:
+        """It may be on the way out by now; or it was resized, and is charged with what it takes of its node now."""
+        waiter = self.inside.bound[pod.metadata.uid].of(pod)
+        if resized := waiter.shape.host.amounts != host_request(pod):
+            waiter = self.enrolment.anew(waiter)
+        self.inside.bound[waiter.uid] = waiter
+        if resized:
+            self.books.put(waiter, self.enrolment.charge(waiter))
 
     def _read(self, pod: Pod) -> Waiter | None:
         """A pod as one that waits, behind its user's others if it has lost turns."""

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import msgspec
 
+from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
@@ -101,13 +102,13 @@ class Inside:
             states.pop(uid, None)
 
     def came_by_the_same_right(self, pod: Pod) -> bool:
-        """Whether one that is on its way says of evictions, and of its group, what it was let in by."""
+        """Whether one that is on its way says of evictions, its group and its size what it was let in by."""
         return self._right(pod) == self._right(self.coming[pod.metadata.uid].pod)
 
-    def _right(self, pod: Pod) -> tuple[str | None, ...]:
+    def _right(self, pod: Pod) -> tuple[object, ...]:
         names, notes = self._names, pod.metadata.annotations
         said = (names.preemptible, names.group_size, names.group_min, names.group_topology)
-        return (pod.metadata.labels.get(names.group), *(notes.get(name) for name in said))
+        return (pod.metadata.labels.get(names.group), *(notes.get(name) for name in said), *host_request(pod))
 
     def _grant(self, pod: Pod) -> str | None:
         return pod.metadata.annotations.get(self._names.grant)
