@@ -20,7 +20,8 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.fit.ground import Ground, host_ask
+from aliquot_scheduler.fit.ground import host_ask
+from aliquot_scheduler.fit.obstacles import Obstacles
 from aliquot_scheduler.fit.refusals import told_often
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.lacking import lacks
@@ -262,8 +263,8 @@ def _waiting(
 ) -> Explanation:
     finder, demand = Finder(picture=picture, names=names, rules=rules, named=True), demand_of(request)
     found = finder.survey(pod, demand)
-    ground, ask = Ground(picture=picture), host_ask(pod, names=names)
-    unsuited = {name: why for name, known in picture.nodes.items() if (why := ground.obstacle(ask, known))}
+    obstacles, ask = Obstacles(picture=picture), host_ask(pod, names=names)
+    unsuited = {name: why for name, known in picture.nodes.items() if (why := obstacles.of_node(ask, known))}
     rows = {name: known.row for name, known in picture.nodes.items()}
     unfit = {name: row for name, row in rows.items() if not found.fits[row]}
     refusals = finder.refusals(demand, unfit, judgements=found.judgements, short=found.short)
@@ -275,7 +276,7 @@ def _waiting(
         else NodeAnswer(node=name, fits=True, why=_room(found, name))
         for name in sorted(rows)
     ]
-    no_node = ground.why_none(ask, roomy=found.fits, refused=lambda nodes: {name: refusals[name] for name in nodes})
+    no_node = obstacles.why_none(ask, roomy=found.fits, refused=lambda nodes: {name: refusals[name] for name in nodes})
     lacks_room = all(name in refusals and not refusals[name].final for name in unfit)
     return Explanation(
         pod=pod.key,

@@ -1,4 +1,4 @@
-"""Whether a node would take a pod by all that is not its GPUs: taints, labels, CPU, memory, places for pods and more.
+"""Whether a node would take a pod by all that is not its GPUs, and what keeps it off: taints, labels, CPU and more.
 
 kube-scheduler has the last word: here it is only foreseen, so that no turn is given for a node that it would refuse.
 Of extended resources (`example.com/fpga`) it is foreseen whether a node has enough in all, not what of it is in use;
@@ -8,37 +8,68 @@ Affinity between pods, topology spread, volumes and ports are not foreseen: a tu
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import AliquotError
 from aliquot_core.hosts import extended_request, host_request, own_request
 from aliquot_core.names import Names
-from aliquot_core.node_rules import ANY_NODE, Wanted, barrier, tolerations_of, wanted_by, why_absent, why_unsuited
+from aliquot_core.node_rules import ANY_NODE, Wanted, tolerations_of, wanted_by
 from aliquot_core.objects import Pod, Toleration
-from aliquot_scheduler.fit.counted import is_short, short_rows, why_short
-from aliquot_scheduler.fit.refusals import Refusal, told_often
+from aliquot_scheduler.fit.counted import is_short, short_rows
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import (
     CPU,
     MEMORY,
-    MILLI,
     NOTHING_OWN,
     PODS,
     HostAmounts,
     HostInts,
     Own,
 )
-from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.picture.picture import Picture
 
-_GIB = 2**30
 
-# Why GPUs of these nodes do not take a pod.
-Refused = Callable[[Mapping[str, KnownNode]], Mapping[str, Refusal]]
+class Barrier(Enum):
+    """What keeps a pod off a node, in the order in which it is looked for."""
+
+    TAINT = auto()
+    # Its labels or its name.
+    PLACE = auto()
+    EXTENDED = auto()
+    CPU = auto()
+    MEMORY = auto()
+    PODS = auto()
+    # Of our own resources kube-scheduler counts too little left.
+    COUNTED = auto()
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks first against some nodes; of an amount what is asked, and the most that any of them has."""
+
+    what: Barrier
+    rows: Bools
+    asked: int = 0
+    most: int = 0
+    # The extended one.
+    resource: str = ""
+
+
+class _Test(NamedTuple):
+    """The nodes that fail it; of an amount what each has, and what is asked."""
+
+    what: Barrier
+    failing: Bools
+    there: HostInts | None = None
+    asked: int = 0
+    resource: str = ""
+
+
+_AMOUNTS = ((CPU, Barrier.CPU), (MEMORY, Barrier.MEMORY), (PODS, Barrier.PODS))
 
 
 class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +135,7 @@ class Ground:
 
     def admits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take such a pod now."""
-        return self._admits_beside_gpus(ask) & ~short_rows(ask.own, self._picture.hosts.free)
+        return self.admits_beside_gpus(ask) & ~short_rows(ask.own, self._picture.hosts.free)
 
     def suits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes would take such a pod if no other were there but who lies without a grant."""
@@ -127,51 +158,19 @@ class Ground:
         """Another number once `could` says anything else."""
         return hash(self.could(ask).tobytes())
 
-    def why_none(self, ask: HostAsk, *, roomy: Bools, refused: Refused) -> str:
-        """Why none of the nodes takes it that have room on their GPUs, in numbers; empty if one does, or none has.
+    def barriers(self, ask: HostAsk, rows: Bools) -> list[Against]:
+        """What keeps it off these nodes now; nothing where one of them takes it, or where there are none."""
+        free = self._picture.hosts.free
+        taint = _Test(Barrier.TAINT, ~self._picture.marks.tolerating(ask.tolerations))
+        count = _Test(Barrier.COUNTED, short_rows(ask.own, free))
+        return _first_of(rows, (taint, *self._tests(ask, free), count))
 
-        Of the others it is told how many would take it: once room is there, or not even then.
-        """
-        if not (why := self.why_not(ask, roomy)):
-            return ""
-        whose = agreed(int(np.count_nonzero(roomy)), "its", "their")
-        return "; ".join(
-            (f"{_nodes(roomy)} room on {whose} GPUs: {why}", *self.others(ask, but=roomy, refused=refused))
-        )
+    def lasting_barriers(self, ask: HostAsk, rows: Bools) -> list[Against]:
+        """What would if nobody were there and nothing were tainted."""
+        return _first_of(rows, self._tests(ask, self._picture.hosts.allocatable))
 
-    def others(self, ask: HostAsk, *, but: Bools, refused: Refused) -> Iterator[str]:
-        """What is to be said of the nodes but these, so that the numbers add up to all that there are."""
-        # Where GPUs have no room, kube-scheduler counts none of ours left either.
-        those = self._admits_beside_gpus(ask) & self._picture.grid.bindable & ~but
-        nodes = self._picture.nodes
-        yield from _of_others(refused({name: known for name, known in nodes.items() if those[known.row]}))
-        rest = [known for known in nodes.values() if not (those | but)[known.row]]
-        if out := sum(bool(known.out) for known in rest):
-            yield f"{out} more {agreed(out, 'takes', 'take')} nobody"
-        if neither := len(rest) - out:
-            yield f"{neither} more would not take it either"
-
-    def why_not(self, ask: HostAsk, rows: Bools) -> str:
-        """What speaks against these nodes, none of which takes it, in numbers."""
-        return self._told(ask, rows, tolerating=True, of=self._picture.hosts.free, word="free")
-
-    def why_never(self, ask: HostAsk, *, able: Bools) -> str:
-        """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""
-        why = self._told(ask, able, tolerating=False, of=self._picture.hosts.allocatable, word="in all")
-        return why and f"{_nodes(able)} such GPUs: {why}"
-
-    def obstacle(self, ask: HostAsk, known: KnownNode) -> str:
-        """Why this node does not take it now, in words for operators; empty if it does."""
-        if taint := barrier(known.node.spec.taints, ask.tolerations):
-            return f"tainted {taint}, which the pod does not tolerate"
-        unsuited = why_unsuited(ask.wanted, name=known.name, labels=known.node.metadata.labels)
-        for resource, asked in ask.extended:
-            if (there := int(self._picture.hosts.there_is(resource)[known.row])) < asked:
-                return unsuited or f"{there} {resource} in all of {asked} asked"
-        short = unsuited or _short(ask, *self._picture.hosts.free[known.row].tolist())
-        return short or why_short(ask.own, [known.name], picture=self._picture, named=True)
-
-    def _admits_beside_gpus(self, ask: HostAsk) -> Bools:
+    def admits_beside_gpus(self, ask: HostAsk) -> Bools:
+        """The rows whose nodes take it by all but our own resources."""
         hosts = self._picture.hosts
         return self._suits(ask) & self._has_extended(ask) & _enough(hosts.free, ask.beside_own)
 
@@ -185,51 +184,26 @@ class Ground:
             enough &= self._picture.hosts.there_is(resource) >= asked
         return enough
 
-    def _told(self, ask: HostAsk, rows: Bools, *, tolerating: bool, of: HostInts, word: str) -> str:
-        """Each of these nodes counts for the first thing that speaks against it."""
-        marks, left, parts = self._picture.marks, rows, []
-        if tolerating and (out := left & ~marks.tolerating(ask.tolerations)).any():
-            parts.append(f"{_are(out)} tainted ({self._taint(out, ask)})")
-            left = left & ~out
-        if (out := left & ~marks.wanted(ask.wanted)).any():
-            nobody = why_absent(ask.wanted, nodes=self._picture.nodes)
-            parts.append(nobody or f"{_are(out)} not what its nodeSelector or its affinity to nodes names")
-            left = left & ~out
+    def _tests(self, ask: HostAsk, of: HostInts) -> Iterator[_Test]:
+        """Of the place, and of each amount that is asked."""
+        yield _Test(Barrier.PLACE, ~self._picture.marks.wanted(ask.wanted))
         for resource, asked in ask.extended:
             there = self._picture.hosts.there_is(resource)
-            if (out := left & (there < asked)).any():
-                parts.append(f"{_have_at_most(out)}{int(there[out].max())} {resource} in all of {asked} asked")
-                left = left & ~out
-        for column, asked in enumerate((*ask.amounts, 1)):
-            if asked and (out := left & (of[:, column] < asked)).any():
-                parts.append(_lacks(out, column, asked=asked, most=int(of[out, column].max()), word=word))
-                left = left & ~out
-        if tolerating and (out := left & short_rows(ask.own, of)).any():
-            parts.append(why_short(ask.own, self._names(out), picture=self._picture))
+            yield _Test(Barrier.EXTENDED, there < asked, there, asked, resource)
+        for (column, what), asked in zip(_AMOUNTS, (*ask.amounts, 1), strict=True):
+            if asked:
+                yield _Test(what, of[:, column] < asked, of[:, column], asked)
+
+
+def _first_of(rows: Bools, tests: Iterable[_Test]) -> list[Against]:
+    """Each of these nodes counts for the first test that it fails; nothing is told where one fails none."""
+    found, left = [], rows
+    for what, failing, there, asked, resource in tests:
+        if (out := left & failing).any():
+            most = 0 if there is None else int(there[out].max())
+            found.append(Against(what=what, rows=out, asked=asked, most=most, resource=resource))
             left = left & ~out
-        return "" if left.any() else ", ".join(parts)
-
-    def _names(self, rows: Bools) -> list[str]:
-        return [name for name, known in self._picture.nodes.items() if rows[known.row]]
-
-    def _taint(self, rows: Bools, ask: HostAsk) -> str:
-        """The one that keeps it off most of these nodes."""
-        marks = self._picture.marks
-        kinds = Counter(marks.taints_of(row) for row in np.flatnonzero(rows).tolist())
-        found = Counter[str]()
-        for taints, count in kinds.items():
-            found[str(barrier(taints, ask.tolerations))] += count
-        (taint, _), *more = found.most_common()
-        return f"{taint} and others" if more else taint
-
-
-def _of_others(refusals: Mapping[str, Refusal]) -> Iterator[str]:
-    """Room may come; where an empty node would not take it either, that is no lack of room."""
-    if full := sum(not one.final for one in refusals.values()):
-        none = agreed(full, "the one that would take it has no room", f"of {full} that would take it none has room")
-        yield f"{none} on its GPUs"
-    if never := Counter(one.why for one in refusals.values() if one.final):
-        yield f"{never.total()} more can't take it: {told_often(never)}"
+    return [] if left.any() else found
 
 
 def _enough(there: HostInts, amounts: HostAmounts) -> Bools:
@@ -239,40 +213,3 @@ def _enough(there: HostInts, amounts: HostAmounts) -> Bools:
         if asked:
             enough &= there[:, column] >= asked
     return enough
-
-
-def _short(ask: HostAsk, *free: int) -> str:
-    """What one node has too little of, but for our own; empty if nothing."""
-    for column, asked in enumerate((*ask.amounts, 1)):
-        if asked and free[column] < asked:
-            return _amount(column, asked=asked, there=free[column], word="free")
-    return ""
-
-
-def _lacks(rows: Bools, column: int, *, asked: int, most: int, word: str) -> str:
-    return _have_at_most(rows) + _amount(column, asked=asked, there=most, word=word)
-
-
-def _have_at_most(rows: Bools) -> str:
-    count = np.count_nonzero(rows)
-    return "1 has " if count == 1 else f"{count} have at most "
-
-
-def _amount(column: int, *, asked: int, there: int, word: str) -> str:
-    """Begun GiB as they are, so that 8.0 is never said to be less than 8."""
-    there = max(0, there)
-    if column == CPU:
-        return f"{there / MILLI:g} CPUs {word} of {asked / MILLI:g} asked"
-    if column == MEMORY:
-        return f"{there / _GIB:.6g} GiB of memory {word} of {asked / _GIB:.6g} asked"
-    return "no place for one more pod"
-
-
-def _nodes(rows: Bools) -> str:
-    count = int(np.count_nonzero(rows))
-    return f"{counted(count, 'node')} {agreed(count, 'has', 'have')}"
-
-
-def _are(rows: Bools) -> str:
-    count = int(np.count_nonzero(rows))
-    return f"{count} {agreed(count, 'is', 'are')}"

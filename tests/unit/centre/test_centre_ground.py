@@ -16,6 +16,7 @@ from aliquot_core.node_rules import barrier, why_unsuited
 from aliquot_core.objects import Container, Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
+from aliquot_scheduler.fit.obstacles import Obstacles
 from aliquot_scheduler.picture.host_room import OWN_COMPUTE
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -162,8 +163,8 @@ def test_who_asks_for_an_extended_resource_waits_for_a_node_that_has_it(there: d
     assert told(stage, "p") == ("NeverFits", f"1 node has such GPUs: {told_so}")
     assert stage.queues.is_in_line("p") is False
     known = stage.picture.nodes["n1"]
-    ground = Ground(picture=stage.picture)
-    assert told_so.removeprefix("1 has ") in ground.obstacle(host_ask(stage.pods["p"], names=NAMES), known)
+    obstacles = Obstacles(picture=stage.picture)
+    assert told_so.removeprefix("1 has ") in obstacles.of_node(host_ask(stage.pods["p"], names=NAMES), known)
     stage.picture.node_seen(node("n2", extended={FPGA: "2"}))
     assert stage.run() == ["p"]
     promise = stage.turns["p"].promise
@@ -443,6 +444,7 @@ class Town:
         self.chance = random.Random(seed)  # noqa: S311 - repeats itself
         self.picture = picture_with()
         self.ground = Ground(picture=self.picture)
+        self.obstacles = Obstacles(picture=self.picture)
         self.nodes: dict[str, Node] = {}
         self.lying: dict[str, Pod] = {}
         # Of those that lie somewhere who has a grant that counts (UIDs).
@@ -532,7 +534,7 @@ class Town:
         for name, known in self.picture.nodes.items():
             takes = self.takes(name, pod, ask)
             assert found[known.row] == takes, (name, ask)
-            assert (self.ground.obstacle(ask, known) == "") == takes
+            assert (self.obstacles.of_node(ask, known) == "") == takes
             tolerates = barrier(self.nodes[name].spec.taints, pod.spec.tolerations) is None
             lasts = could[known.row] and tolerates
             assert suited[known.row] == (lasts and self.has_own(name, ask, alone=True)), (name, ask)

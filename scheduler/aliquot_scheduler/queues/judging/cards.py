@@ -22,6 +22,7 @@ from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Demand, Piece, admitted
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.ground import Ground, HostAsk
+from aliquot_scheduler.fit.obstacles import Obstacles
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
 from aliquot_scheduler.picture.grid import Bools, Cells, Ints
@@ -87,6 +88,7 @@ class Cards:
         self.ruled = Ruled(picture=picture, rules=rules)
         # The nodes that they are in.
         self.ground = Ground(picture=picture)
+        self.obstacles = Obstacles(picture=picture)
         # What several containers of a pod have room for where nobody is.
         self.emptied = Emptied()
         self._named = dimensions.models
@@ -223,12 +225,12 @@ class Cards:
         # Each of its containers may have room, and all together not even on an empty node.
         roomy = causes.roomy() & causes.able() & self._grid.bindable
         among = roomy & self.ground.admits(host)
-        if why := self.ground.why_none(host, roomy=roomy, refused=refused):
+        if why := self.obstacles.why_none(host, roomy=roomy, refused=refused):
             return why
         if not (why := self.ruled.why_none(pod, demand, among=among)):
             return ""
-        with_room = ", ".join(filter(None, (why, self.ground.why_not(host, roomy & ~among))))
-        return "; ".join((with_room, *self.ground.others(host, but=roomy, refused=refused)))
+        with_room = ", ".join(filter(None, (why, self.obstacles.why_not(host, roomy & ~among))))
+        return "; ".join((with_room, *self.obstacles.others(host, but=roomy, refused=refused)))
 
     def causes(self, demand: Demand, cells: Cells | None = None) -> Causes:
         """Why nodes do not take it, by their GPUs as they are now, or by these cells."""

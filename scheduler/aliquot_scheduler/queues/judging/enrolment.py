@@ -277,7 +277,7 @@ class Enrolment:
         able = causes.able()
         if (able & self._cards.ground.could(ask)).any():
             return ""
-        if why := self._cards.ground.why_never(ask, able=able):
+        if why := self._cards.obstacles.why_never(ask, able=able):
             return why + self._of_others(causes, able)
         return f"no node could take it, even if it were empty: {why_nowhere(causes, names=self._names)}"
 
