@@ -31,6 +31,11 @@ _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REMEDY = "only the scheduler writes grants: look for a version of it that differs from the agent's, or a forged grant"
 
 
+# Of grants after a downgrade, and what is to be done about them: their pods may run.
+NOT_READ = "a later version of Aliquot wrote and this one can't read"
+UPGRADE = "install that version again"
+
+
 class GrantError(ClusterError):
     """A grant that can't be honoured."""
 

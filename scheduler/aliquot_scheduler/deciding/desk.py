@@ -264,7 +264,7 @@ class Desk:
     def _bound_without_grant(self, pod: Pod) -> None:
         """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if uid not in self._picture.hosts.ungranted.get(node, ()):
+        if uid not in self._picture.hosts.ungranted.get(node, ()) and not self._picture.is_of_later(pod):
             # Once, and not by every command that draws a picture of its own.
             compute, memory, _ = own_request(pod, names=self._names)
             about = {"pod": pod.key, "node": node, "compute": compute, "memory": memory}

@@ -8,20 +8,21 @@ lost, again and again. Where GPUs have no room either, they tell why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 import numpy as np
 
 from aliquot_core.counting import agreed, counted, listed
+from aliquot_core.grant import NOT_READ, UPGRADE
 from aliquot_core.hosts import own_request
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.survey import Survey
 from aliquot_scheduler.picture.grid import Bools
-from aliquot_scheduler.picture.host_room import OWN, HostInts, Own
+from aliquot_scheduler.picture.host_room import OWN, HostInts, Own, Ungranted
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 NOTHING_SHORT: Mapping[str, str] = MappingProxyType({})
@@ -66,8 +67,8 @@ def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = 
 
 
 def blames(sentence: str) -> bool:
-    """Whether it says that pods without a grant are in the way, which somebody is to delete."""
-    return _UNGRANTED in sentence
+    """Whether it says that pods are in the way for which no grant counts, and of which somebody is to think."""
+    return _UNGRANTED in sentence or NOT_READ in sentence
 
 
 def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -> str:
@@ -75,14 +76,20 @@ def _strays(nodes: Iterable[str], axis: int, *, picture: Picture, named: bool) -
     culprits = sorted(
         one for name in ungranted.keys() & set(nodes) for one in ungranted[name].values() if one.own[axis]
     )
+    told = (_held_by([one for one in culprits if one.later is later], axis, named=named) for later in (False, True))
+    return ", ".join(filter(None, told))
+
+
+def _held_by(culprits: Sequence[Ungranted], axis: int, *, named: bool) -> str:
+    """All of them without a grant, or all with one that a later version wrote: these may run."""
     if not culprits:
         return ""
-    held = sum(one.own[axis] for one in culprits)
+    held, later = sum(one.own[axis] for one in culprits), culprits[0].later
     them = agreed(len(culprits), "it", "them")
-    told = f"{_amount(held, axis)} {agreed(held, 'is', 'are')} {_UNGRANTED}"
-    if not named:
-        return f"{told} by {counted(len(culprits), 'pod')}: an operator can name and delete {them}"
-    return f"{told} by {listed([one.pod for one in culprits])}: delete {them}"
+    remedy = f"delete {them}" if named else f"an operator can name and delete {them}"
+    who = listed([one.pod for one in culprits]) if named else counted(len(culprits), "pod")
+    how, remedy = (f"held by grants that {NOT_READ}", UPGRADE) if later else (_UNGRANTED, remedy)
+    return f"{_amount(held, axis)} {agreed(held, 'is', 'are')} {how} by {who}: {remedy}"
 
 
 def _places(left: Mapping[str, int], *, picture: Picture) -> str:

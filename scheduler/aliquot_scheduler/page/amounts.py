@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aliquot_core.counting import agreed, listed
+from aliquot_core.grant import NOT_READ, UPGRADE
 from aliquot_scheduler.page.model import StrayShown
 
 UNKNOWN = "unknown"
@@ -32,7 +33,12 @@ def part_of(amount: int | None, whole: int) -> str:
 
 
 def held_beside(strays: Sequence[StrayShown]) -> str:
-    """What pods hold of a node beside all grants, as a sentence; empty if there are none."""
+    """What pods hold of a node beside all grants that can be read, in sentences; empty if there are none."""
+    told = (_held_beside([one for one in strays if one.later is later]) for later in (False, True))
+    return "; ".join(filter(None, told))
+
+
+def _held_beside(strays: Sequence[StrayShown]) -> str:
     if not strays:
         return ""
     compute, memory, places = (
@@ -42,7 +48,10 @@ def held_beside(strays: Sequence[StrayShown]) -> str:
     amounts += [gib(memory)] if memory else []
     amounts += [f"{places} places for best effort"] if places else []
     who, several = listed([one.pod for one in strays]), len(strays)
+    how, remedy = "without a grant", f"delete {agreed(several, 'it', 'them')}"
+    if strays[0].later:
+        how, remedy = f"by grants that {NOT_READ}", UPGRADE
     return (
-        f"{who} {agreed(several, 'holds', 'hold')} {', '.join(amounts)} of this node without a grant: so much of what "
-        f"looks free here is not; delete {agreed(several, 'it', 'them')}"
+        f"{who} {agreed(several, 'holds', 'hold')} {', '.join(amounts)} of this node {how}: so much of what looks free "
+        f"here is not; {remedy}"
     )

@@ -236,7 +236,7 @@ class Looking:
 def _strays(picture: Picture, *, node: str) -> tuple[StrayShown, ...]:
     there = sorted(picture.hosts.ungranted.get(node, {}).values())
     return tuple(
-        StrayShown(pod=one.pod, compute=compute, memory=memory, best_effort=best_effort)
+        StrayShown(pod=one.pod, compute=compute, memory=memory, best_effort=best_effort, later=one.later)
         for one in there
         for compute, memory, best_effort in [one.own]
     )

@@ -106,12 +106,16 @@ class GpuShown(_Shown, frozen=True, kw_only=True):
 
 
 class StrayShown(_Shown, frozen=True, kw_only=True):
-    """A pod that is bound without a grant: on no GPU, and others get so much less of its node's."""
+    """A pod that is bound without a grant: on no GPU, and others get so much less of its node's.
+
+    Or with one that a `later` version of Aliquot wrote, which says where it lies to that version alone.
+    """
 
     pod: str
     compute: int
     memory: int
     best_effort: int
+    later: bool = False
 
 
 class NodeShown(_Shown, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Ungranted(NamedTuple):
 
     pod: str
     own: Own
+    # It has one, of a later version of Aliquot: what that says can't be read here.
+    later: bool = False
 
 
 class HostRoom:
@@ -105,13 +107,19 @@ class HostRoom:
         return self._extended.get(resource, np.zeros(len(self.free), dtype=np.int64))
 
     def hold(
-        self, holder: str, *, node: str, amounts: tuple[int, int], own: Own = NOTHING_OWN, ungranted: str = ""
+        self,
+        holder: str,
+        *,
+        node: str,
+        amounts: tuple[int, int],
+        own: Own = NOTHING_OWN,
+        stray: Ungranted | None = None,
     ) -> None:
         """Let a pod hold so much CPU and memory of this node, and nothing of any other.
 
-        `own` is what it asks of our resources, `ungranted` what it is called if no grant counts for it.
+        `own` is what it asks of our resources; it is a `stray` if no grant counts for it.
         """
-        now, stray = (node, (*amounts, 1, *own)), Ungranted(ungranted, own) if ungranted else None
+        now = node, (*amounts, 1, *own)
         if self._held.get(holder) != now or self.ungranted.get(node, {}).get(holder) != stray:
             self.release(holder)
             self._held[holder] = now

@@ -22,7 +22,7 @@ import numpy as np
 
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import Grant, decode_grant
+from aliquot_core.grant import Grant, GrantError, LaterGrantError, decode_grant
 from aliquot_core.hosts import host_request, own_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
@@ -30,7 +30,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
-from aliquot_scheduler.picture.host_room import HostRoom
+from aliquot_scheduler.picture.host_room import HostRoom, Ungranted
 from aliquot_scheduler.picture.marks import Marks
 from aliquot_scheduler.picture.named import Named
 from aliquot_scheduler.picture.signs import Beat, beat_seen, lost_gpus, why_out
@@ -153,8 +153,9 @@ class Picture:
     def lies(self, pod: Pod, *, node: str, granted: bool) -> None:
         """It takes so much of this node, or is to."""
         uid, own = pod.metadata.uid, own_request(pod, names=self._names)
-        ungranted = "" if granted or not any(own) else pod.key
-        self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, ungranted=ungranted)
+        is_stray = any(own) and not granted
+        stray = Ungranted(pod.key, own, later=self.is_of_later(pod)) if is_stray else None
+        self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, stray=stray)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone, and all it held is free."""
@@ -181,6 +182,16 @@ class Picture:
             return None
         grant = _own_grant(pod, text)
         return None if isinstance(grant, str) else {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
+
+    def is_of_later(self, pod: Pod) -> bool:
+        """Whether its grant was written by a version of Aliquot that is later than this."""
+        try:
+            decode_grant(pod.metadata.annotations.get(self._names.grant, ""))
+        except LaterGrantError:
+            return True
+        except GrantError:
+            return False
+        return False
 
     def why_no_grant(self, pod: Pod) -> str:
         """What is wrong with the grant of a bound pod, if it has one that counts for nothing."""

@@ -15,6 +15,8 @@ from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.finding import NodeCause
+from aliquot_scheduler.fit.ground import host_ask
+from aliquot_scheduler.fit.obstacles import Obstacles
 from aliquot_scheduler.queues.said.entry import plan_of
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.telling.notices import Gist
@@ -64,6 +66,27 @@ def test_nobody_gets_a_turn_for_what_is_held_without_a_grant_until_it_is_deleted
     assert said(stage, "p") == ("NoNode", f"1 node has room on its GPUs: {TOLD}")
     stage.gone("stray")
     assert stage.round() == ["p"]
+
+
+def test_a_grant_of_a_later_version_is_told_as_that_and_nobody_is_to_delete_its_pod(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After a downgrade it may run; beside it others are told of one that has none."""
+    stage = staged(2)
+    later = replace(at("n0", 120), metadata=replace(at("n0", 120).metadata, annotations={NAMES.grant: '{"v":2}'}))
+    stage.see(later)
+    assert "bound without a grant" not in caplog.text
+    assert "a later version of Aliquot wrote it" in caplog.text
+    stage.submit("p", 100)
+    assert stage.round() == []
+    held = "120 % of compute are held by grants that a later version of Aliquot wrote and this one can't read by"
+    again = "install that version again"
+    left = "80 % of compute left of 100 asked"
+    assert said(stage, "p")[1] == f"1 node has room on its GPUs: {left}: {held} 1 pod: {again}"
+    stage.see(at("n0", 10, uid="bare"))
+    told = Obstacles(picture=stage.picture).of_node(host_ask(stage.pods["p"], names=NAMES), stage.picture.nodes["n0"])
+    bare = "10 % of compute are held without a grant by kube-system/pod-bare: delete it"
+    assert told == f"70 % of compute left of 100 asked: {bare}, {held} kube-system/pod-stray: {again}"
 
 
 def test_what_is_left_beside_it_is_given_and_no_more() -> None:

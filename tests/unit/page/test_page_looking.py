@@ -13,6 +13,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.page.amounts import held_beside
 from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view
 from aliquot_scheduler.page.drawing import Drawing
 from aliquot_scheduler.page.looking import Looking, Seen
@@ -109,6 +110,15 @@ def test_what_is_held_without_a_grant_is_told_beside_what_looks_free(stage: Page
     assert "0.9 of 3.0 GPUs, 0.5 without a grant" in drawn()[0]
     stage.picture.pod_gone(stray)
     assert not any("without a grant" in view for view in drawn())
+
+
+def test_a_grant_of_a_later_version_is_told_as_that(stage: PageStage, looking: Looking) -> None:
+    """Nobody is told to delete its pod."""
+    stray = asks("stray", 50, 8_000, spec={"nodeName": "n0"}, annotations={NAMES.grant: '{"v":2}'})
+    stage.picture.pod_seen(stray)
+    told = held_beside(looked(looking, stage.seen()).nodes[0].strays)
+    assert "this node by grants that a later version of Aliquot wrote" in told
+    assert told.endswith("install that version again")
 
 
 def test_who_waits_is_shown_with_the_reason(stage: PageStage, looking: Looking) -> None:
