@@ -252,6 +252,8 @@ class Planner:
             return False
 
         search.spare(may_stay)
+        if self._settling.gather(search, candidate):
+            search.spare(may_stay)
 
     # --- what is supposed --------------------------------------------------------------------------------------------
     def _judged(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing | None:

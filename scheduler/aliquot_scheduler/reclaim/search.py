@@ -19,8 +19,9 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import Place
 from aliquot_scheduler.queues.said.tree import Tree
-from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
+from aliquot_scheduler.reclaim.gathering import Elsewhere, Gathering, most_harmful_first
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Taking
 from aliquot_scheduler.reclaim.scene import Scene
@@ -202,24 +203,24 @@ class Search:
                 self._trying.stay(one)
         return found if len(found) == len(waiters) else None
 
+    def gather(self, elsewhere: Elsewhere) -> bool:
+        """Whether some were laid where others leave more than is taken; `elsewhere` says where else each may lie."""
+        gathering = Gathering(
+            scene=self.scene, trying=self._trying, victims=self.victims, places=self.places, elsewhere=elsewhere
+        )
+        if gathered := gathering.gather():
+            self._look_again(self.places, self.victims.values())
+        return gathered
+
     def spare(self, may_stay: Callable[[Sequence[Resident]], bool]) -> None:
         """Let everybody stay who need not go after all, the most harmful first; `may_stay` says so of limits."""
-        for unit in sorted(self._units(), key=lambda unit: (-sum(map(self._trying.harm, unit)), unit[0].uid)):
+        for unit in most_harmful_first(self.victims.values(), trying=self._trying):
             there = self._with_room([one for one in unit if one.uid in self.victims])
             if there and may_stay(there):
                 for one in there:
                     del self.victims[one.uid]
             else:
                 self._trying.go_together(there)
-
-    def _units(self) -> list[list[Resident]]:
-        """Each by itself, and those of a gang together."""
-        gangs: dict[GangKey, list[Resident]] = {}
-        for one in self.victims.values():
-            if one.waiter.gang is not None:
-                gangs.setdefault(one.waiter.gang, []).append(one)
-        together = [unit for unit in gangs.values() if len(unit) > 1]
-        return [*together, *([one] for one in self.victims.values())]
 
     def _with_room(self, unit: Sequence[Resident]) -> list[Resident]:
         """Those of them who have room beside all who come, supposed to stay; nobody if they are too few for a gang."""

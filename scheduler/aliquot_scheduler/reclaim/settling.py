@@ -16,7 +16,7 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import largest_first
-from aliquot_scheduler.queues.room.clearings import GpuKey
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
 from aliquot_scheduler.reclaim.search import Search
 from aliquot_scheduler.reclaim.trying import Option
@@ -42,6 +42,20 @@ class Settling:
             case Topology.SPREAD:
                 return self._apart(search, candidate, able)
         return all(search.settle(member, able=able[member.number]) for member in _hardest_first(candidate, able))
+
+    def gather(self, search: Search, candidate: Candidate) -> bool:
+        """Whether some lie closer together now, so that others may stay; of a topology each keeps its node."""
+        able = {one.number: self.able(one) for one in candidate.members}
+
+        def elsewhere(place: Place, nodes: Collection[str]) -> list[str]:
+            others = nodes if candidate.topology is Topology.ANY else ()
+            takes = able[place.waiter.number]
+            return [place.node, *(name for name in others if name != place.node and takes[self._row(name)])]
+
+        return search.gather(elsewhere)
+
+    def _row(self, node: str) -> int:
+        return self._picture.nodes[node].row
 
     def able(self, member: Waiter) -> Bools:
         """The nodes that take it, were their GPUs empty."""

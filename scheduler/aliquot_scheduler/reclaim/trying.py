@@ -7,7 +7,7 @@ has nobody to spare all go; what they leave elsewhere costs nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -95,33 +95,56 @@ class Trying:
     def _chosen(
         self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
     ) -> dict[str, Claim] | None:
-        """A GPU for each piece, the largest first; or last, where that loses less: so it takes no half free card."""
-        found, first = self._in_turn(pieces, known, cards, taken), list(taken)
-        if pieces[0] == pieces[-1] or not first:
-            return found
+        """A GPU for each piece, the largest first; or found in another way (`_other_ways`), where that loses less."""
+        best, least = self._in_turn(pieces, known, cards, taken), list(taken)
+        for order, by_part in self._other_ways(pieces, known, cards) if taken else ():
+            self.stay_together(reversed(taken))
+            taken.clear()
+            other = self._in_turn(order, known, cards, taken, by_part=by_part)
+            if other is not None and (best is None or sum(map(self.harm, taken)) < sum(map(self.harm, least))):
+                best, least = other, list(taken)
         self.stay_together(reversed(taken))
-        taken.clear()
-        other = self._in_turn(pieces[::-1], known, cards, taken)
-        if other is not None and (found is None or sum(map(self.harm, taken)) < sum(map(self.harm, first))):
-            return other
-        self.stay_together(reversed(taken))
-        taken[:] = first
-        self.go_together(first)
-        return found
+        self.go_together(least)
+        taken[:] = least
+        return best
+
+    def _other_ways(
+        self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]]
+    ) -> Iterator[tuple[Sequence[Piece], bool]]:
+        """The largest last: so it takes no half free card. By part: who leaves several cards is no dearer for it."""
+        differ = pieces[0] != pieces[-1]
+        if differ:
+            yield pieces[::-1], False
+        on = self._residents.on
+        if len(pieces) > 1 and any(
+            len(one.claims) > 1 for _, gpu in cards for one in on.get((known.name, gpu.uuid), ())
+        ):
+            yield pieces, True
+            if differ:
+                yield pieces[::-1], True
 
     def _in_turn(
-        self, pieces: Sequence[Piece], known: KnownNode, cards: Sequence[tuple[int, Gpu]], taken: list[Resident]
+        self,
+        pieces: Sequence[Piece],
+        known: KnownNode,
+        cards: Sequence[tuple[int, Gpu]],
+        taken: list[Resident],
+        *,
+        by_part: bool = False,
     ) -> dict[str, Claim] | None:
-        """Each time the one where least harm is done; what is taken of each."""
+        """Each time the one where least harm is done, or its part of that; what is taken of each."""
         left, chosen = list(cards), dict[str, Claim]()
         for piece in pieces:
             best: tuple[int, int, Gpu] | None = None
             victims: list[Resident] = []
             for column, gpu in left:
                 found = self._freed(piece, known, gpu)
-                if found is not None and (best is None or (found[0], column) < best[:2]):
-                    best, victims = (found[0], column, gpu), found[1]
-                if best is not None and best[0] == 0:
+                if found is None:
+                    continue
+                harm = sum(self.harm(one) // len(one.claims) for one in found[1]) if by_part else found[0]
+                if best is None or (harm, column) < best[:2]:
+                    best, victims = (harm, column, gpu), found[1]
+                if best[0] == 0:
                     break
             if best is None:
                 return None
