@@ -2,50 +2,27 @@
 
 The shapes are those in which other schedulers were seen to evict the same pods for ever: two queues that each take back
 from the other, by a check that is made before the eviction and not after it (volcano #4947); three that borrow from one
-another, of which each has the smallest share in its turn (kueue #3779); what is guaranteed in compute to the one and in
-memory to the other; and priorities beside guarantees.
+another, of which each has the smallest share in its turn (kueue #3779), both with their own numbers in
+`test_reclaim_others_loops.py`; what is guaranteed in compute to the one and in memory to the other; and priorities
+beside guarantees.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from aliquot_scheduler.queues.charged.account import Account
-from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
+from aliquot_scheduler.queues.said.spec import Preemption, Quota
 from aliquot_scheduler.reclaim.residents import Resident
 from aliquot_scheduler.reclaim.rights import Rights
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
+from support.to_and_fro import Jobs, Shape, Wave, played
 
 CYCLES = 1_000
-
-
-class Wave(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods of one queue that come together."""
-
-    queue: str
-    count: int
-    compute: int = 100
-    memory: int = 1_000
-    priority: int = 0
-    notes: Mapping[str, str] = {}
-    group: str = ""
-
-
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues on so many cards, and who comes one after the other; at least so many have to go in all."""
-
-    name: str
-    queues: Mapping[str, QueueSpec]
-    waves: Sequence[Wave]
-    least: int
-    cards: int = 4
 
 
 SCARCE = Shape(
@@ -53,7 +30,7 @@ SCARCE = Shape(
     queues={"red": queue(guarantee=200), "blue": queue(guarantee=200)},
     waves=[Wave(queue="red", count=3), Wave(queue="blue", count=1, compute=200)],
     least=0,
-    cards=3,
+    nodes=(3,),
 )
 ANYBODY = Preemption(within_queue="AnyUser")
 SHAPES = (
@@ -112,48 +89,6 @@ SHAPES = (
         least=1,
     ),
 )
-
-
-class Jobs:
-    """Jobs that are made again whenever their pod is sent away."""
-
-    def __init__(self, stage: ReclaimStage) -> None:
-        self.stage = stage
-        self.sent = Counter[str]()
-        self._made: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._tries = Counter[str]()
-
-    def come(self, wave: Wave, number: int) -> None:
-        """A wave's pods."""
-        for at in range(wave.count):
-            asked = {"compute": wave.compute, "memory": wave.memory, "queue": wave.queue, "priority": wave.priority}
-            self._make(f"w{number}.{at}", asked | {"notes": wave.notes, "group": wave.group})
-
-    def _make(self, job: str, asked: dict[str, Any]) -> None:
-        uid = f"{job}-{self._tries[job]}"
-        self._tries[job] += 1
-        self._made[uid] = job, asked
-        self.stage.submit(uid, **asked)
-
-    def cycle(self) -> None:
-        """Decide, send away, make again, let in."""
-        self.stage.run(after=11.0)
-        for uid in self.stage.reclaimed():
-            job, asked = self._made[uid]
-            self.sent[job] += 1
-            self._make(job, asked)
-
-
-def played(shape: Shape, *, cycles: int) -> Jobs:
-    """So many cycles, the waves at the beginning."""
-    jobs = Jobs(ReclaimStage(shape.queues, nodes=(shape.cards,)))
-    for number, wave in enumerate(shape.waves):
-        jobs.come(wave, number)
-        for _ in range(3):
-            jobs.cycle()
-    for _ in range(cycles - 3 * len(shape.waves)):
-        jobs.cycle()
-    return jobs
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda one: one.name)
