@@ -1,11 +1,14 @@
 """A guarantee that is asked for is met in time, whatever is in the way: budgets, minimum run times, firm pods, groups.
 
-A node is lost meanwhile, leaders die at any step, and whoever was sent away is made again and asks for the same.
+Webhooks keep whoever is asked, borrowers are more urgent or less than the owner, and the owner has less urgent pods of
+its own. A node is lost meanwhile, leaders die at any step, and whoever was sent away is made again and asks for the
+same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, Literal
 
 import msgspec
 from hypothesis import example, given, settings
@@ -25,6 +28,8 @@ replace = msgspec.structs.replace
 
 LOOK = 10.0
 MAX_GRACE, BUDGET_GRACE = 60, 120
+# Whom a webhook keeps is left alone for so long.
+ALONE = 60.0
 # A victim is given up a minute after its time; and a look or two until the next is asked, and until room is seen.
 ROUND = MAX_GRACE + 60.0 + 3 * LOOK
 MODELS = {0: A100, 1: H100, 2: A100}
@@ -43,8 +48,16 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     graces: tuple[int, ...]
     deaths: frozenset[int]
     lost: int
+    # Of the borrowers, one after the other; the owner's own is 5.
+    priorities: tuple[int, ...] = (0,)
+    # So many less urgent pods of the owner run before, and for whom such have to go in its queue.
+    own: int = 0
+    within: Literal["Never", "SameUser", "AnyUser"] = "Never"
+    # In which looks a webhook keeps the first who is asked.
+    webhooks: frozenset[int] = frozenset()
 
 
+URGENT = 5
 TROUBLES = st.builds(
     Trouble,
     nodes=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2)),
@@ -57,6 +70,10 @@ TROUBLES = st.builds(
     graces=st.lists(st.integers(0, MAX_GRACE), min_size=1, max_size=3).map(tuple),
     deaths=st.frozensets(st.integers(1, 20), max_size=4),
     lost=st.sampled_from((0, 2, 4, 9)),
+    priorities=st.lists(st.sampled_from((0, URGENT, 9)), min_size=1, max_size=3).map(tuple),
+    own=st.integers(0, 2),
+    within=st.sampled_from(("Never", "SameUser", "AnyUser")),
+    webhooks=st.frozensets(st.integers(1, 12), max_size=4),
 )
 
 
@@ -70,6 +87,10 @@ ALL = Trouble(
     graces=(30, 60),
     deaths=frozenset({7, 9, 14}),
     lost=11,
+    priorities=(9, 0, 5),
+    own=2,
+    within="AnyUser",
+    webhooks=frozenset({1, 8, 10}),
 )
 
 
@@ -80,33 +101,51 @@ class Tale:
         self.told = told
         self.went = Counter[str]()
         self.asked: dict[str, int] = {}
-        self.owned = 100 * told.nodes[0] // told.size
-        lends = Preemption(min_run_seconds=told.min_run)
+        # When a webhook last kept somebody, as far as who leads knows.
+        self.kept: dict[str, float] = {}
+        promised = 100 * told.nodes[0] // told.size
+        own = min(told.own, promised - 1)
+        # Whose own pods never go for each other gets no more than what those leave of its guarantee.
+        self.owned = promised - (own if told.within == "Never" else 0)
+        lends, takes = Preemption(min_run_seconds=told.min_run), Preemption(within_queue=told.within)
         self.specs = {
-            "red": queue(guarantee=100 * told.nodes[0]),
+            "red": queue(guarantee=100 * told.nodes[0], preemption=takes),
             "firm": queue(guarantee=100),
             "blue": queue(preemption=lends),
         }
         self.stage = self._leader(told.nodes)
         self.stage.submit("f0", 50, queue="firm", notes={"preemptible": "false", "gpu-model": H100})
+        for number in range(own):
+            self.asked[f"l{number}"] = told.size
+            self.stage.submit(f"l{number}", told.size, queue="red", notes={"gpu-model": A100})
         for number, (compute, pair) in enumerate(told.borrowers):
             self._borrow(f"b{number}", compute, pair=pair)
         while self.stage.run(after=1.0):
             pass
         self._have_begun()
         for number in range(self.owned):
-            self.stage.submit(f"o{number}", told.size, queue="red", notes={"gpu-model": A100})
+            self._own(f"o{number}")
+        if told.within == "Never" and not told.lost:
+            # Beyond what is promised, and as urgent: it waits for the less urgent ones of its own queue.
+            self._own("x0")
         self.began = self.stage.now
 
     def _leader(self, nodes: tuple[int, ...]) -> ReclaimStage:
         limits = QueueSettings(max_grace=MAX_GRACE, budget_grace=BUDGET_GRACE, owed=0)
         return ReclaimStage(self.specs, nodes=nodes, models=MODELS, settings=limits)
 
+    def _own(self, uid: str) -> None:
+        self.stage.submit(uid, self.told.size, queue="red", priority=URGENT, notes={"gpu-model": A100})
+
     def _borrow(self, uid: str, compute: int, *, pair: bool) -> None:
         self.asked[uid] = compute
         notes = {"group-size": "2", "group-min": "1"} if pair else {}
         for twin in range(1 + pair):
-            self.stage.submit(f"{uid}.{twin}", compute, queue="blue", group=uid if pair else "", notes=notes)
+            more: dict[str, Any] = {"group": uid if pair else "", "notes": notes, "priority": self._priority(uid)}
+            self.stage.submit(f"{uid}.{twin}", compute, queue="blue", **more)
+
+    def _priority(self, uid: str) -> int:
+        return self.told.priorities[int(uid[1:]) % len(self.told.priorities)]
 
     def _have_begun(self) -> None:
         """Kubernetes says so of whoever is bound and of whom it did not yet."""
@@ -132,13 +171,25 @@ class Tale:
         if number in self.told.deaths and number % 2:
             # After it was written, and before anybody is asked.
             stage = self._next_leader()
+        if number in self.told.webhooks:
+            self._keep_one()
         for uid in stage.evict(grace=self.told.graces[number % len(self.told.graces)]):
             self.went[uid] += 1
-            assert self._has_run(uid) >= self.told.min_run, uid
+            assert uid[0] == "l" or self._has_run(uid) >= self.told.min_run, uid
+            assert stage.now - self.kept.get(uid, -ALONE) >= ALONE, "it is left alone"
         if number == self.told.lost:
             self._lose()
         if number in self.told.deaths:
             self._next_leader()
+
+    def _keep_one(self) -> None:
+        """Whoever would be asked first is kept: others go, or nobody, and it may be asked again after a while."""
+        register = self.stage.queues.register
+        for clearing in register.clearings:
+            for victim in register.clearings.unasked(clearing, bound=register.inside.bound):
+                self.stage.reclaim.refused(victim, now=self.stage.now)
+                self.kept[victim.uid] = self.stage.now
+                return
 
     def _budgets(self) -> list[Budget]:
         there = sorted(uid for uid, pod in self.stage.pods.items() if uid[0] == "b" and pod.spec.node_name)
@@ -156,7 +207,11 @@ class Tale:
                 self._again(uid)
 
     def _again(self, uid: str) -> None:
-        self.stage.submit(f"{uid}-r", self.asked[uid.partition(".")[0]], queue="blue")
+        job = uid.partition(".")[0].partition("-")[0]
+        if uid[0] == "l":
+            self.stage.submit(f"{uid}-r", self.asked[job], queue="red", notes={"gpu-model": A100})
+        else:
+            self.stage.submit(f"{uid}-r", self.asked[job], queue="blue", priority=self._priority(job))
 
     def _lose(self) -> None:
         self.stage.picture.node_gone("n2")
@@ -165,7 +220,7 @@ class Tale:
                 self.stage.gone(uid)
         for number in range(self.owned):
             if not any(uid.partition("-")[0] == f"o{number}" for uid in self.stage.pods):
-                self.stage.submit(f"o{number}-r", self.told.size, queue="red", notes={"gpu-model": A100})
+                self._own(f"o{number}-r")
 
     def _has_run(self, uid: str) -> float:
         """For how many seconds, by the API server."""
@@ -174,6 +229,7 @@ class Tale:
 
     def _next_leader(self) -> ReclaimStage:
         before, is_lost = self.stage, "n2" not in self.stage.picture.nodes
+        self.kept.clear()
         self.stage = self._leader(self.told.nodes)
         if is_lost:
             self.stage.picture.node_gone("n2")
@@ -192,13 +248,14 @@ class Tale:
 
         What begins anew with a leader, and where one is lost, is had once for each.
         """
-        upsets = len(self.told.deaths) * 2 + 2
+        upsets = len(self.told.deaths) * 2 + 2 + len(self.told.webhooks)
         return self.told.min_run + (BUDGET_GRACE + LOOK) * upsets + ROUND * upsets
 
 
 @given(TROUBLES)
 @example(ALL)
 @example(replace(ALL, budgets=(), lost=0, deaths=frozenset(), min_run=300))
+@example(replace(ALL, budgets=(), lost=0, deaths=frozenset(), min_run=0, within="Never"))
 @settings(max_examples=15, deadline=None)
 def test_a_guarantee_is_met_in_time_whatever_is_in_the_way(told: Trouble) -> None:
     """All pods of the owner run; nobody was asked twice, nobody who is never to be, and nobody more once it is met."""
@@ -209,7 +266,8 @@ def test_a_guarantee_is_met_in_time_whatever_is_in_the_way(told: Trouble) -> Non
         tale.look(number)
         assert tale.stage.now - tale.began <= tale.longest() + last * LOOK, (tale.waiting(), tale.went)
     assert set(tale.went.values()) <= {1}
-    assert all(uid[0] == "b" for uid in tale.went)
+    # Its own less urgent ones, where its queue says so; else none but borrowers.
+    assert {uid[0] for uid in tale.went} <= ({"b"} if told.within == "Never" else {"b", "l"})
     before = tale.went.total()
     for _ in range(10):
         number += 1
