@@ -22,6 +22,8 @@ PACE_LEASE = "pace"
 # The ConfigMap of our namespace in which the leader keeps what it has learnt of requests.
 MIX = "aliquot-mix"
 MIX_KEY = "page.json"
+# Beside it: where room is kept for those who are moved off degraded GPUs.
+MOVED_KEY = "moved.json"
 
 # Kubernetes' limit for names of objects, nodes among them.
 LONGEST_NAME = 253

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,6 +11,8 @@ from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
+from aliquot_scheduler.centre.moved_keeper import MovedKeeper
+from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
 from aliquot_scheduler.centre.over_use_words import OverUseWords
@@ -51,7 +54,8 @@ class Clerks:
             namespaces=lambda: watches.namespaces.objects,
         )
         self.notices = NoticeWriter(turns=turns, means=means)
-        evictions = Evictions(means=means)
+        evictions, notebook = Evictions(means=means), Notebook(means=means)
+        self.moved = MovedKeeper(turns=turns, notebook=notebook)
         reclaim = Reclaim(queues=turns, picture=picture)
         moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
         self.evictor = Evictor(
@@ -61,14 +65,19 @@ class Clerks:
             means=means,
             evictions=evictions,
             rooms=RoomWriter(turns=turns, means=means),
+            moved=self.moved,
         )
         self.over_use_words = OverUseWords(turns=turns, means=means)
         self.over_use = OverUseEvictor(
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
-        self.mix = MixKeeper(appraiser=appraiser, means=means)
+        self.mix = MixKeeper(appraiser=appraiser, notebook=notebook, clock=means.clock)
         self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)
+
+    async def recall(self) -> None:
+        """What the leader before us has put down, as far as that can be read."""
+        await asyncio.gather(self.mix.recall(), self.moved.recall())
 
     def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """What each of them does, until cancelled."""

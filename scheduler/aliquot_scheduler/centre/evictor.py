@@ -18,6 +18,7 @@ from aliquot_kube.errors import NotFoundError
 from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
+from aliquot_scheduler.centre.moved_keeper import MovedKeeper
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
@@ -46,9 +47,11 @@ class Evictor:
         turns: Queues,
         evictions: Evictions,
         rooms: RoomWriter,
+        moved: MovedKeeper,
         means: Means,
     ) -> None:
         self._rooms = rooms
+        self._moved = moved
         self._reclaim = reclaim
         self._consolidation = consolidation
         self._turns = turns
@@ -80,6 +83,7 @@ class Evictor:
                     await self._decide()
                 # First: nobody is asked for whom this could not be written yet.
                 await self._rooms.write()
+                await self._moved.write()
                 await self._ask_all()
                 self._tell_of_overdue()
             except NOT_WRITTEN as error:
@@ -137,7 +141,7 @@ class Evictor:
                     return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.uid
-            if uid not in but and not clearings.was_asked(uid) and self._rooms.has_told_itself(refuge):
+            if uid not in but and not clearings.was_asked(uid) and self._moved.has_told(refuge):
                 return bound[uid], _moved(refuge)
         return None
 

@@ -149,7 +149,7 @@ class Reign:
             for run in (watches.queues.run, watches.namespaces.run, watches.nodes.run, watches.leases.run):
                 work.create_task(run())
             # What a pod holds is charged in its queue from the first word on it; and it is learnt of only once.
-            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.clerks.mix.recall())
+            await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.clerks.recall())
             self._recall()
             work.create_task(self.replanter.run())
             work.create_task(watches.pods.run())

@@ -18,8 +18,7 @@ from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.room.recalling import words_for, words_left, words_of_its_own
-from aliquot_scheduler.queues.room.refuges import Refuge
+from aliquot_scheduler.queues.room.recalling import words_for, words_left
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
@@ -47,11 +46,6 @@ class RoomWriter:
         """Whether all for whom it is say so, or can't be told."""
         return all(self._said(pod) == words for pod, words in self._wanted_by(clearing))
 
-    def has_told_itself(self, refuge: Refuge) -> bool:
-        """Whether one that is moved for nobody else says so, or can't be told."""
-        moved = self._turns.register.inside.bound.get(refuge.uid)
-        return moved is not None and self._said(moved.pod) == words_of_its_own(refuge)
-
     def _due(self) -> Iterator[tuple[Pod, str]]:
         """Clearings come and go while something is written."""
         register = self._turns.register
@@ -66,7 +60,6 @@ class RoomWriter:
     def _wanted_of_bound(self) -> Iterator[tuple[Pod, str]]:
         register = self._turns.register
         bound, kept = register.inside.bound, register.refuges.movers()
-        yield from ((bound[one.uid].pod, words_of_its_own(one)) for one in register.refuges.drained(bound))
         yield from (
             (waiter.pod, words_left(said, kept=kept))
             for waiter in list(bound.values())

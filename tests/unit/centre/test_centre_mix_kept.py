@@ -15,6 +15,7 @@ from aliquot_core.instants import second_time
 from aliquot_core.names import MIX
 from aliquot_kube.errors import ForbiddenError, UnreachableError
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
+from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.worth.mix import Shape
 from aliquot_scheduler.worth.page import LONGEST_PAGE, Page, decode_page, encode_page
@@ -34,7 +35,8 @@ class Leader:
     def __init__(self, api: FakeApi) -> None:
         self.clock = VirtualClock()
         self.appraiser = Appraiser(picture=picture_with(make_node("n1", gpus("n1", 2))), names=NAMES)
-        self.keeper = MixKeeper(appraiser=self.appraiser, means=means(api, clock=self.clock))
+        notebook = Notebook(means=means(api, clock=self.clock))
+        self.keeper = MixKeeper(appraiser=self.appraiser, notebook=notebook, clock=self.clock)
 
     def learn(self, *uids: str, at: float = 1_000.0) -> None:
         """Let pods arrive that were created then."""

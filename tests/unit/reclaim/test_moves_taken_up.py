@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aliquot_core.inventory import Health
-from aliquot_scheduler.queues.room.recalling import words_for, words_left, words_of_its_own
+from aliquot_scheduler.queues.room.recalling import drained_said, words_for, words_left, words_of_drained
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES, gpus, make_node
 from support.queue_stage import queue
@@ -144,8 +144,8 @@ def wear(stage: ReclaimStage, bad: str) -> None:
     stage.picture.node_seen(make_node("n0", worn))
 
 
-def draining() -> tuple[ReclaimStage, str]:
-    """A half is moved off a degraded card, for nobody, and says so itself; and which card it is to lie on."""
+def draining() -> tuple[ReclaimStage, str, str]:
+    """A half is moved off a degraded card, for nobody; which card that is, and on which it is to lie."""
     stage = ReclaimStage(QUEUES, nodes=(2,), moves_per_hour=10)
     stage.consolidate()
     stage.consolidate(after=3_600.0)
@@ -154,37 +154,90 @@ def draining() -> tuple[ReclaimStage, str]:
     ((_, bad),) = stage.picture.holdings.of("half0")
     wear(stage, bad)
     assert stage.consolidate(after=3_600.0) == ["half0"]
-    (refuge,) = stage.queues.register.refuges
-    words = words_of_its_own(refuge)
-    assert words_left(words, kept={"half0"}) == words
-    assert words_left(words, kept=()) == ""
-    say(stage, words, whose="half0")
-    return stage, _card(stage)
+    return stage, bad, _card(stage)
 
 
-def test_room_of_one_that_is_on_its_way_off_a_degraded_card_is_kept() -> None:
-    """Whoever comes in its place has it, and nobody else."""
-    stage, good = draining()
-    assert stage.evict() == ["half0"]
-    ((_, bad),) = stage.picture.holdings.of("half0")
-    stage = next_leader(stage)
+def put_down(stage: ReclaimStage) -> str:
+    """What is kept for the next leader, as the one who leads knows it."""
+    return words_of_drained(stage.queues.register.refuges.draining())
+
+
+def drained_by(before: ReclaimStage, bad: str, words: str) -> ReclaimStage:
+    """The next leader, who has read what was put down."""
+    stage = next_leader(before)
     wear(stage, bad)
-    assert stage.evict() == []
+    stage.queues.register.making_room.drained_before = words
+    return stage
+
+
+# What has happened by the time that a leader dies, and at which of the two times.
+STEPS = ("asked", "gone", "come again")
+
+
+@pytest.mark.parametrize("dies", [*((step,) for step in STEPS), STEPS], ids="+".join)
+def test_room_of_one_that_goes_off_a_degraded_card_is_kept(dies: tuple[str, ...]) -> None:
+    """Whoever comes in its place has it, and nobody else, whenever leaders die."""
+    stage, bad, good = draining()
+    assert stage.evict() == ["half0"]
+    for step in STEPS:
+        # Who dies with the step has put down nothing of it.
+        words = put_down(stage)
+        if step == "gone":
+            stage.gone("half0")
+        elif step == "come again":
+            again(stage, "half0")
+        if step in dies:
+            stage = drained_by(stage, bad, words)
+            assert stage.evict() == []
+        if "whole" not in stage.pods:
+            stage.submit("whole", 100, queue="first", notes={"gpu-uuid": good})
+        let_in = stage.run(after=1.0)
+        assert let_in == (["again"] if step == "come again" else [])
+    assert [gpu for _, gpu in stage.picture.holdings.of("again")] == [good]
+    assert put_down(stage) == ""
+
+
+def test_one_that_has_come_again_says_itself_where_its_room_is() -> None:
+    """Once it does nothing of it need stand elsewhere."""
+    stage, bad, good = draining()
+    stage.evict()
+    stage.gone("half0")
+    again(stage, "half0")
+    (clearing,) = stage.queues.register.clearings
+    say(stage, words_for(clearing, clearing.places[0]), whose="again")
+    stage = drained_by(stage, bad, put_down(stage))
     stage.submit("whole", 100, queue="first", notes={"gpu-uuid": good})
-    assert stage.run(after=1.0) == []
+    assert stage.run(after=1.0) == ["again"]
+
+
+def test_one_that_was_let_in_where_room_was_kept_for_it_keeps_it_from_nobody() -> None:
+    """The leader died before it could put down that room is kept no more: no card is overdrawn, and it ends in time."""
+    stage, bad, _ = draining()
+    words = put_down(stage)
+    stage.evict()
     stage.gone("half0")
     again(stage, "half0")
     assert stage.run(after=1.0) == ["again"]
-    assert [gpu for _, gpu in stage.picture.holdings.of("again")] == [good]
+    stage = drained_by(stage, bad, words)
+    stage.submit("other", 50, queue="first")
+    stage.run(after=1.0)
+    stage.run(after=130.0)
+    assert bound(stage, "other")
+    assert len(stage.queues.register.refuges) == 0
 
 
 def test_of_one_that_was_not_asked_to_leave_a_degraded_card_nothing_is_kept() -> None:
     """Whether it is moved is decided anew."""
-    stage, good = draining()
-    stage = next_leader(stage)
+    stage, bad, good = draining()
+    stage = drained_by(stage, bad, put_down(stage))
     stage.submit("whole", 100, queue="first", notes={"gpu-uuid": good})
     assert stage.run(after=1.0) == ["whole"]
     assert stage.evict() == []
+
+
+def test_what_can_t_be_read_of_those_who_were_moved_says_nothing() -> None:
+    """Room is kept for nobody then."""
+    assert drained_said("", until=1.0) == drained_said("[{", until=1.0) == drained_said('{"a": 1}', until=1.0) == []
 
 
 def test_for_one_whose_room_somebody_has_by_now_nothing_is_kept() -> None:

@@ -13,8 +13,8 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
-from aliquot_scheduler.queues.room.recalling import recalled, refuges_said
-from aliquot_scheduler.queues.room.refuges import Refuges
+from aliquot_scheduler.queues.room.recalling import drained_said, recalled, refuges_said
+from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
@@ -45,6 +45,8 @@ class MakingRoom:
         self._inside = inside
         self._books = books
         self._wait_anew = wait_anew
+        # What the leader before us kept of those who were moved for nobody else.
+        self.drained_before = ""
 
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
@@ -140,6 +142,8 @@ class MakingRoom:
             self._recall_moves(clearing.candidate.first, word=word, until=until, going=leaving)
         for one in bound:
             self._recall_moves(one, word=word, until=until, going=leaving)
+        for refuge in drained_said(self.drained_before, until=until + _COMES):
+            self._open_again(refuge, going=leaving)
         for waiter in waiters:
             if self._hall.standing(waiter.uid) is not None:
                 self.begin_for_substitute(waiter, now=now)
@@ -147,12 +151,15 @@ class MakingRoom:
     def _recall_moves(self, whose: Waiter, *, word: str, until: float, going: Collection[str]) -> None:
         """Keep room for those who come in the place of whom the one before us has moved; not of who was not asked."""
         for refuge in refuges_said(whose, word=word, until=until + _COMES):
-            if refuge.uid in self._inside.bound:
-                if refuge.uid not in going:
-                    continue
-                # Else it had ended by itself.
-                self.clearings.asked(refuge.uid)
-            self.refuges.open_again(refuge, leaving=going)
+            self._open_again(refuge, going=going)
+
+    def _open_again(self, refuge: Refuge, *, going: Collection[str]) -> None:
+        if refuge.uid in self._inside.bound:
+            if refuge.uid not in going:
+                return
+            # Else it had ended by itself.
+            self.clearings.asked(refuge.uid)
+        self.refuges.open_again(refuge, leaving=going)
 
     def call_off_unwanted(self) -> None:
         """When everything else was put down anew: what is of no use any more; the others are read anew."""

@@ -1,7 +1,8 @@
 """Room that the leader before was making: each pod for whom it is says where, and it is kept from the first turn on.
 
-The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`). Who
-goes off a degraded GPU, for nobody, says so of itself: its maker makes another while that one is on its way out.
+The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`). For
+those who go off a degraded GPU, for nobody, no pod is there that stays: theirs is kept beside the mix of requests
+(`centre/moved_keeper.py`).
 
 The word is written before the first victim is asked to go (`centre/room_writer.py`). Without it a new leader would find
 cards free that somebody was sent away from, and give them to whoever comes first; then others would have to go for the
@@ -39,6 +40,8 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     claims: _Claims
     gpus: tuple[str, ...] = ()
+    # Why it goes, if it goes for nobody.
+    drains: str = ""
 
 
 class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,7 +53,7 @@ class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     claims: _Claims
     gpus: tuple[str, ...] = ()
-    # Of the first of them, or of one that goes for nobody: where those lie again who are moved for it.
+    # Of the first of them: where those lie again who are moved for it.
     refuges: tuple[_Kept, ...] = ()
 
 
@@ -68,11 +71,19 @@ def words_for(clearing: Clearing, place: Place, *, refuges: Iterable[Refuge] = (
     return msgspec.json.encode(room).decode()
 
 
-def words_of_its_own(refuge: Refuge) -> str:
-    """What one is to say that is moved for nobody else."""
-    moved = refuge.moved
-    room = _Room(whose=moved.uid, count=1, queue=moved.queue, node=refuge.node, claims={}, refuges=(_kept(refuge),))
-    return msgspec.json.encode(room).decode()
+def words_of_drained(refuges: Iterable[Refuge]) -> str:
+    """What is to be kept of those who are moved for nobody else; empty if there are none."""
+    kept = sorted(map(_kept, refuges), key=lambda one: one.moved.uid)
+    return msgspec.json.encode(kept).decode() if kept else ""
+
+
+def drained_said(words: str, *, until: float) -> list[Refuge]:
+    """Of those who were moved for nobody else; what can't be read says nothing."""
+    try:
+        kept = msgspec.json.decode(words, type=list[_Kept]) if words else []
+    except msgspec.DecodeError:
+        return []
+    return [_refuge(one, until=until) for one in kept]
 
 
 def words_left(words: str, *, kept: Collection[str]) -> str:
@@ -103,19 +114,24 @@ def room_said(waiter: Waiter, *, word: str) -> frozenset[GpuKey]:
 def refuges_said(waiter: Waiter, *, word: str, until: float) -> Iterator[Refuge]:
     """Of those who were moved for it, as it says itself."""
     for _, room in _saying([waiter], word=word):
-        for one in room.refuges:
-            yield Refuge(
-                moved=one.moved,
-                node=one.node,
-                claims=_read_claims(one.claims),
-                gpus=one.gpus,
-                until=until,
-                whose=waiter.uid,
-            )
+        yield from (_refuge(one, until=until, whose=waiter.uid) for one in room.refuges)
+
+
+def _refuge(kept: _Kept, *, until: float, whose: str = "") -> Refuge:
+    return Refuge(
+        moved=kept.moved,
+        node=kept.node,
+        claims=_read_claims(kept.claims),
+        gpus=kept.gpus,
+        until=until,
+        whose=whose,
+        drains=kept.drains,
+    )
 
 
 def _kept(refuge: Refuge) -> _Kept:
-    return _Kept(moved=refuge.moved, node=refuge.node, claims=_written(refuge.claims), gpus=refuge.gpus)
+    claims = _written(refuge.claims)
+    return _Kept(moved=refuge.moved, node=refuge.node, claims=claims, gpus=refuge.gpus, drains=refuge.drains)
 
 
 def _saying(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[Waiter, _Room]]:

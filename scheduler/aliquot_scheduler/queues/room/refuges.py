@@ -3,8 +3,8 @@
 A pod can't be carried from card to card: it is asked to go, whoever made it makes another, and that one lies where room
 is kept for it. Which one it is, is known by its controller (or its user, where it has none), its queue and its shape.
 It is let in as others are for whom room was made (`clearings.py`); a refuge that nobody comes for is closed when its
-time is over. The next leader reads it from the pod for whom the one is moved (`recalling.py`): the one itself may be
-gone by then, so what is known of it is written.
+time is over. The next leader reads it from the pod for whom the one is moved, or where it is kept of those who are
+moved for nobody (`recalling.py`): the one itself may be gone by then, so what is known of it is written.
 
 What must always hold: a refuge is room that was free when it was opened, or is so once those are gone who go for the
 same clearing, and is kept for one pod alone.
@@ -116,9 +116,13 @@ class Refuges:
             self._picture.keep(key_of(uid), {})
             self._picture.hosts.keep_nothing(key_of(uid))
 
+    def draining(self) -> list[Refuge]:
+        """Of those who go for nobody else, whether they are there still or not."""
+        return [one for one in self if one.drains]
+
     def drained(self, bound: Mapping[str, Waiter]) -> list[Refuge]:
         """Of those who go for nobody else: whose pod runs, and is not on its way out."""
-        there = [one for one in self if one.drains and one.uid in bound]
+        there = [one for one in self.draining() if one.uid in bound]
         return [one for one in there if not bound[one.uid].pod.metadata.deletion_timestamp]
 
     def taken_by(self, waiter: Waiter) -> Refuge | None:
