@@ -7,37 +7,30 @@ not written yet, is left out, and said to be.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from aliquot_core.counting import agreed, counted, none_of, some_of
+from aliquot_core.counting import agreed, counted
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.request import PodRequest, parse_request
-from aliquot_scheduler.fit.demand import demand_of
-from aliquot_scheduler.fit.finder import Finder
-from aliquot_scheduler.fit.ground import host_ask
-from aliquot_scheduler.fit.obstacles import Obstacles
-from aliquot_scheduler.fit.refusals import told_often
-from aliquot_scheduler.fit.survey import Survey
-from aliquot_scheduler.lacking import lacks
-from aliquot_scheduler.picture.picture import KnownNode, Picture, picture_of
+from aliquot_scheduler.picture.picture import Picture, picture_of
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.reasons import of_queues, quota_of_path, why_it_waits
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.why import NEVER_FITS, NO_QUEUE_FOR_IT, NOBODY_GOES, as_shown
-from aliquot_scheduler.queues.waiting.states import promised_to, said_of
+from aliquot_scheduler.queues.waiting.states import said_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
+from aliquot_scheduler.unplaced import NodeAnswer, have_room, scheduler_s_word, what_nodes_say
 
 # So many of those who come just before a pod are named.
 _NAMED = 5
@@ -45,16 +38,6 @@ _NAMED = 5
 OUR_SCHEDULER = "aliquot"
 # What the leader says of such a pod begins so too.
 _LOST = "its turn led to no binding"
-# The reason that the API server writes for pods behind gates.
-_GATED = "SchedulingGated"
-
-
-class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node says to the pod."""
-
-    node: str
-    fits: bool
-    why: str
 
 
 class QueuePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +120,8 @@ def explain(
             but=pod.metadata.uid,
         )
     # With what is promised to others in the picture by then.
-    told = _waiting(pod, request, picture=picture, asked=asked, names=names, rules=rules)
+    said = what_nodes_say(pod, request, picture=picture, names=names, rules=rules)
+    told = Explanation(pod=pod.key, state="waiting", summary=said.summary, asked=asked, nodes=said.nodes)
     if standing is not None:
         told = _of_its_turn(told, pod, standing=standing, inquiry=Inquiry(standing, wall=wall, budgets=budgets))
     return msgspec.structs.replace(told, summary="; ".join([told.summary, *_asks_us(pod, scheduler)]))
@@ -188,7 +172,7 @@ def _said_first(why: str, told: Explanation, *, last: bool) -> str:
 def _behind(told: Explanation, before: Sequence[Waiter], *, named: bool) -> str:
     """Where others come first, room alone is not enough."""
     able = sum(answer.fits for answer in told.nodes)
-    room = _have_room(able, len(told.nodes)) if able else told.summary
+    room = have_room(able, len(told.nodes)) if able else told.summary
     turn = agreed(len(before), "has its turn", "have their turn")
     last = ", the last of them" if len(before) > _NAMED else ""
     whose = f"{last}: {', '.join(_just_before(before))}" if named else ""
@@ -210,7 +194,7 @@ def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     said = said_of(pod, names=names)
     if said is None or said.status == "True":
         return Explanation(
-            pod=pod.key, state="waiting", summary=f"its queue has not held it up: {_scheduler_s_word(pod)}"
+            pod=pod.key, state="waiting", summary=f"its queue has not held it up: {scheduler_s_word(pod)}"
         )
     summary = f"{said.message or said.reason}, as the leader wrote last"
     return Explanation(pod=pod.key, state="waiting", summary=summary, reason=said.reason)
@@ -258,95 +242,8 @@ def _asked(request: PodRequest) -> list[str]:
     return lines
 
 
-def _waiting(
-    pod: Pod, request: PodRequest, *, picture: Picture, asked: Sequence[str], names: Names, rules: Rules
-) -> Explanation:
-    finder, demand = Finder(picture=picture, names=names, rules=rules, named=True), demand_of(request)
-    found = finder.survey(pod, demand)
-    obstacles, ask = Obstacles(picture=picture), host_ask(pod, names=names)
-    unsuited = {name: why for name, known in picture.nodes.items() if (why := obstacles.of_node(ask, known))}
-    rows = {name: known.row for name, known in picture.nodes.items()}
-    unfit = {name: row for name, row in rows.items() if not found.fits[row]}
-    refusals = finder.refusals(demand, unfit, judgements=found.judgements, short=found.short)
-    answers = [
-        NodeAnswer(node=name, fits=False, why=_refusal(refusals[name].why, picture.nodes[name], request))
-        if name in refusals
-        else NodeAnswer(node=name, fits=False, why=unsuited[name])
-        if name in unsuited
-        else NodeAnswer(node=name, fits=True, why=_room(found, name))
-        for name in sorted(rows)
-    ]
-    no_node = obstacles.why_none(ask, roomy=found.fits, refused=lambda nodes: {name: refusals[name] for name in nodes})
-    lacks_room = all(name in refusals and not refusals[name].final for name in unfit)
-    return Explanation(
-        pod=pod.key,
-        state="waiting",
-        summary=_why_it_waits(pod, answers, no_node=no_node, lacks_room=lacks_room, names=names),
-        asked=asked,
-        nodes=answers,
-    )
-
-
-def _refusal(why: str, node: KnownNode, request: PodRequest) -> str:
-    """With what keeps its GPUs from an isolation that they were to offer."""
-    return "; ".join([why, *lacks(node.inventory, request)])
-
-
-def _room(found: Survey, node: str) -> str:
-    """That there is, and what rules say all the same."""
-    said = found.judgements.get(node)
-    return "; ".join(["has room", *(said.remarks if said else ())])
-
-
-def _why_it_waits(pod: Pod, answers: Sequence[NodeAnswer], *, no_node: str, lacks_room: bool, names: Names) -> str:
-    gates = [gate.name for gate in pod.spec.scheduling_gates]
-    foreign = [gate for gate in gates if gate != names.gate]
-    if foreign:
-        return f"it waits behind gates that are not Aliquot's: {', '.join(foreign)}"
-    able = sum(answer.fits for answer in answers)
-    takes = none_of(len(answers), "node", one="does not take it", none="takes it")
-    if no_node:
-        return f"{takes}: {no_node}"
-    if not answers:
-        return "the cluster has no nodes"
-    if not able:
-        reasons = Counter(answer.why for answer in answers)
-        none = none_of(len(answers), "node", one="has no room", none="has room") if lacks_room else takes
-        return f"{none}: {told_often(reasons)}"
-    room = _have_room(able, len(answers))
-    return f"{room}{_when(pod, names=names)}" if gates else _why_not_bound(pod, answers, room=room, names=names)
-
-
-def _why_not_bound(pod: Pod, answers: Sequence[NodeAnswer], *, room: str, names: Names) -> str:
-    """Of one that waits behind no gate, and has room."""
-    kept, word = promised_to(pod, names=names), _scheduler_s_word(pod)
-    if kept and any(answer.fits and answer.node == kept.node for answer in answers):
-        where = f"on node {kept.node}, unless its scheduler has asked for another since"
-        return f"it was let in with room kept for it {where}; its binding is missing: {word}"
-    return f"{room}, but something else keeps it from them: {word}"
-
-
-def _when(pod: Pod, *, names: Names) -> str:
-    """Room for one of a group says nothing of room for all."""
-    if pod.metadata.labels.get(names.group):
-        return " for this pod alone; those of its group come in together, once all have room"
-    return "; its turn comes next, unless that room was promised to others a moment ago"
-
-
-def _have_room(able: int, nodes: int) -> str:
-    return f"{some_of(able, nodes, 'node')} room"
-
-
 def _asks_us(pod: Pod, ours: str) -> Iterator[str]:
     """Of a pod behind gates: lifting them is not all if its scheduler is not ours, as the webhook warned."""
     name = pod.spec.scheduler_name
     if pod.spec.scheduling_gates and name not in {"", ours}:
         yield f"its spec.schedulerName is {name}, which must ask Aliquot's extender, or it never starts"
-
-
-def _scheduler_s_word(pod: Pod) -> str:
-    """What kube-scheduler wrote last; of a gate it wrote before that was lifted, and has not looked since."""
-    said = [one.message for one in pod.status.conditions if one.type == "PodScheduled" and one.reason != _GATED]
-    of = pod.spec.scheduler_name
-    none = f"{of} (its spec.schedulerName) has not looked at it yet" if of else "kube-scheduler has not said what"
-    return said[-1] if said and said[-1] else none
