@@ -31,7 +31,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Several processes take groups in this order: what is longest first, or one works on while others wait."""
-    items.sort(key=lambda item: place_of(item.path.relative_to(config.rootpath).as_posix()).rank)
+    places = {item: place_of(item.path.relative_to(config.rootpath).as_posix()) for item in items}
+    items.sort(key=lambda item: (places[item].rank, places[item].turn))
 
 
 @pytest.hookimpl(optionalhook=True)

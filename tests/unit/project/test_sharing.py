@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.sharing import CLUSTER, Sharing, is_helper, is_last, place_of
+from support.sharing import CLUSTER, LONGEST, Sharing, is_helper, is_last, place_of
 
 ROOT = Path(__file__).parents[3]
 ALERTS, CENTRE, QUEUES = (
@@ -37,6 +37,14 @@ CLAIMS, FIT = "tests/unit/core/test_core_claims.py", "tests/unit/centre/test_cen
 def test_a_file_goes_with_whatever_shares_its_cluster(file: str, group: str, rank: int) -> None:
     """The one cluster that many share comes first, then others, then all else by files: the short ones last."""
     assert place_of(file) == (group, rank)
+
+
+def test_of_a_kind_what_takes_longest_is_begun_first() -> None:
+    """All that takes minutes has a turn of its own; whoever moves such a file, or gives it a cluster, finds it here."""
+    files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tests/*/**/test_*.py")}
+    turns = {place.group: place.turn for place in map(place_of, files)}
+    assert [turns.get(group) for group in LONGEST] == list(range(len(LONGEST)))
+    assert {turn for group, turn in turns.items() if group not in LONGEST} == {len(LONGEST)}
 
 
 @pytest.mark.parametrize(
