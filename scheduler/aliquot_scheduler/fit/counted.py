@@ -136,16 +136,19 @@ class Counted:
 
     def heard(self, found: Survey, pod: Pod) -> Survey:
         """What was found, without the nodes that have too little left, and why these have."""
-        short = found.fits & short_rows(own_request(pod, names=self._names), self._picture.hosts.free)
+        asked = own_request(pod, names=self._names)
+        short = found.fits & short_rows(asked, self._picture.hosts.free)
         if not short.any():
             return found
         there = (name for name, known in self._picture.nodes.items() if short[known.row])
-        why = {name: said for name in there if (said := self.why_not(pod, node=name))}
+        why = {name: said for name in there if (said := self._why(asked, name, but=pod))}
         fits = found.fits.copy()
         fits[[self._picture.nodes[name].row for name in why]] = False
         return msgspec.structs.replace(found, fits=fits, short=why)
 
     def why_not(self, pod: Pod, *, node: str) -> str:
         """Why it does not get that node; empty if it may."""
-        asked = own_request(pod, names=self._names)
-        return why_short(asked, [node], picture=self._picture, but=pod.metadata.uid, named=self._named)
+        return self._why(own_request(pod, names=self._names), node, but=pod)
+
+    def _why(self, asked: Own, node: str, *, but: Pod) -> str:
+        return why_short(asked, [node], picture=self._picture, but=but.metadata.uid, named=self._named)
