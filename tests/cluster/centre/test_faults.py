@@ -24,7 +24,7 @@ LEADER = f"{LEASES}/{LEADER_LEASE}"
 TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
 # The next leader of a small cluster, and those of the old one's pods that come first: 0.1 s and 1 s.
 READS_AND_BINDS = 5.0
-# The agent tells the kubelet and the node, both tell kube-scheduler, and the pod comes to its turn and starts.
+# The pod comes to its turn, is bound and starts.
 NEIGHBOURS_WITHIN = 15.0
 
 
@@ -214,12 +214,21 @@ def test_the_neighbours_of_a_cordoned_gpu_in_use_are_all_given(cluster: ClusterH
     cluster.wait_for_phase(holder, "Running")
     gpu = slice_of(cluster, holder).gpu
     annotations = {NAMES.cordoned_gpus: gpu}
+
+    def allocatable() -> Json:
+        told: Json = cluster.api.get(path)["status"]["allocatable"]
+        return told
+
+    before = allocatable()
     try:
         with Lateness() as lateness:
             cluster.api.patch(path, {"metadata": {"annotations": annotations}})
+            # By then it has told of the ids too.
+            memory = NAMES.memory
+            cluster.wait_for("the kubelet to have counted", lambda: allocatable()[memory] != before[memory])
+            healthy = int(before[NAMES.compute]) - 100
             asked = time.monotonic()
-            # All that is healthy of the node.
-            others = cluster.create_pod(asking("others", namespace, 300, 9_000, lasting=True, nodeSelector=node1))
+            others = cluster.create_pod(asking("others", namespace, healthy, 9_000, lasting=True, nodeSelector=node1))
             cluster.wait_for_phase(others, "Running")
             took = time.monotonic() - asked
         assert gpu not in {part.gpu for _, part in grant_of(cluster, others).slices()}
