@@ -31,6 +31,7 @@ from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.inside import Way
+from aliquot_scheduler.queues.waiting.probation import at_the_next
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
@@ -145,7 +146,8 @@ class Queues:
             register.take_as_waiting(pod)
             return
         register.turn_lost(waiter, now=now)
-        register.rest(pod, until=now + again.delay(failures=register.past.lost[uid], random=self._random))
+        rests = again.delay(failures=register.past.lost[uid], random=self._random)
+        register.rest(pod, until=at_the_next(now + rests))
 
     def asked(self, pod: Pod, *, now: float) -> None:
         """A scheduler asks for a pod, whoever's turn it is."""

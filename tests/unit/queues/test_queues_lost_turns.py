@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+
 import msgspec
 import pytest
 
@@ -10,7 +13,7 @@ from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.queues.waiting.probation import PART, PAUSE
+from aliquot_scheduler.queues.waiting.probation import FADES, PART, TRIES, at_the_next
 from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
@@ -186,17 +189,104 @@ def test_a_gang_that_lost_its_turn_comes_again_as_a_whole() -> None:
     assert sorted(found) == ["m0", "m1", "m2", "m3"]
 
 
-def test_who_is_gone_leaves_nothing_behind_and_casts_no_doubt() -> None:
-    """Its user's others come as everybody's."""
+def test_who_is_gone_leaves_its_user_in_doubt_and_nothing_else() -> None:
+    """For an hour: else who deletes what has lost its turn, and makes it anew, would come as everybody does."""
     stage = Careless({"a": queue()}, pods=1)
     stage.goes_on(2 * PROMISE)
     probation = stage.queues.register.probation
-    assert probation.in_doubt(("a", "careless"))
     stage.gone("c0")
-    assert not probation.in_doubt(("a", "careless"))
     assert "c0" not in probation
-    assert probation.is_paused(now=stage.now) is False
-    assert PAUSE == 3 * PROMISE
+    lost = stage.now
+    for number in range(8):
+        stage.submit(f"c1{number}", 100, queue="a", user="careless")
+    assert len(stage.round()) == 1
+    stage.gone(*stage.tried())
+    stage.now = lost + FADES
+    assert len(stage.round()) == 4
+
+
+# --- whom it concerns -------------------------------------------------------------------------------------------------
+class Hog(msgspec.Struct, frozen=True):
+    """Somebody whose pods nobody can bind: so many at a time, made anew when they are so old or have lost so often."""
+
+    compute: int = 1
+    pods: int = 2
+    priority: int = 0
+    age: float = inf
+    losses: int = 99
+    guarantee: int | None = None
+    users: int = 1
+
+
+HOGS = {
+    "a Job with a deadline": Hog(age=35.0),
+    "one that ends as its turn does": Hog(age=PROMISE),
+    "what lost a turn is deleted": Hog(pods=6, losses=1),
+    "a guarantee of one percent": Hog(pods=6, losses=1, guarantee=1),
+    "a high priority": Hog(pods=95, compute=4, priority=1000),
+    "a high priority, and whole cards made anew": Hog(pods=6, compute=100, priority=1000, losses=2),
+    "all cards, of four users": Hog(pods=2, compute=400, users=4),
+    "small and large ones": Hog(pods=40, compute=30, users=2),
+}
+
+
+def plays(stage: Stage, hog: Hog, *, until: Callable[[], bool], hours: float = 6.0) -> float:
+    """Rounds go on, and those of the hog lose turns; after how long the others have what they want."""
+    born: dict[str, float] = {}
+    made, began = 0, stage.now
+    while not until():
+        lost = stage.queues.register.probation.times
+        for uid in [uid for uid in born if stage.now - born[uid] >= hog.age or lost.get(uid, 0) >= hog.losses]:
+            del born[uid]
+            stage.gone(uid)
+        notes = {"gpus": str(hog.compute // 100)} if hog.compute > 100 else {}
+        while len(born) < hog.pods * hog.users:
+            user = f"hog{made % hog.users}"
+            uid = f"{user}-{made}"
+            stage.submit(uid, hog.compute, queue="a", user=user, priority=hog.priority, notes=notes)
+            born[uid] = stage.now
+            made += 1
+        stage.round(after=STEP)
+        assert stage.now - began < hours * 3600.0
+    return stage.now - began
+
+
+@pytest.mark.parametrize("hog", HOGS.values(), ids=HOGS)
+@pytest.mark.parametrize("compute", [1, 50, 100])
+@pytest.mark.parametrize("waits", [False, True], ids=["nobody waits", "somebody waits"])
+def test_who_lost_a_turn_has_another_whatever_becomes_of_others_pods(hog: Hog, compute: int, waits: bool) -> None:  # noqa: FBT001
+    """Again and again, and each time within the bound: its own rest, and a try of each user's who has lost turns."""
+    stage = Stage({"a": queue(guarantee=hog.guarantee), "b": queue(), "c": queue(limit=10)}, nodes=(4,))
+    stage.submit("runs", 10, 1000, queue="c", user="third")
+    stage.run()
+    if waits:
+        # For its limit, as somebody always does.
+        stage.submit("waits", 10, 1000, queue="c", user="third")
+    stage.submit("mine", compute, queue="b", user="me")
+    lost = stage.queues.register.probation.times
+    plays(stage, hog, until=lambda: lost.get("mine", 0) == 1)
+    for before in (1, 2):
+        rest = at_the_next(5.0 * 2.0 ** (before - 1))
+        took = plays(stage, hog, until=lambda before=before: lost["mine"] > before)  # type: ignore[misc]
+        assert took <= rest + (hog.users + 1) * TRIES + PROMISE + 2 * STEP
+
+
+def test_pods_that_lost_turns_of_eight_users_leave_all_cards_to_others() -> None:
+    """All of them try at one instant, and for three turns after that nobody does."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,))
+    for number in range(32):
+        stage.submit(f"c{number}", 100, queue="a", user=f"u{number // 4}")
+    while len(stage.queues.register.probation.times) < 32:
+        stage.round(after=STEP)
+    for number in range(12):
+        stage.submit(f"g{number}", 400, queue="b", user="good", notes={"gpus": "4"})
+        began = stage.now
+        while f"g{number}" not in stage.round(after=STEP):
+            assert stage.now - began < 2 * PROMISE
+        stage.bind(f"g{number}")
+        stage.end(f"g{number}")
+        while stage.now < began + 70.0 * (number + 1):
+            stage.round(after=STEP)
 
 
 # --- whose scheduler asks for nothing ---------------------------------------------------------------------------------

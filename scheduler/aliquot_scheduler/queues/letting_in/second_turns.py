@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.room.clearings import Clearings
@@ -36,32 +35,42 @@ class SecondTurns:
 
     def end_rests(self, *, books: Books, now: float) -> None:
         """Who has rested long enough joins the line; of those who have lost turns as many as may try at a time."""
-        probation, rested = self._probation, self._hall.rested(now)
-        lost = self._hall.lost(probation.times) if any(one.uid in probation for one in rested) else []
-        trying = probation.trying(lost, self._inside.coming.values(), now=now)
-        others_wait = self._hall.in_line() > len(lost)
-        rests_until = partial(probation.rests_until, others_wait=others_wait, capacity=books.capacity, now=now)
-        for waiter in sorted(rested, key=lambda one: one.place):
-            if waiter.uid not in probation or waiter.uid in self._clearings:
-                self._stand_in_line(waiter)
-            elif (until := rests_until(waiter, trying)) > now:
-                self._hall.rest(waiter, until=until, books=books)
+        self._probation.tell_time(now)
+        lost: list[Waiter] = []
+        for waiter in self._hall.rested(now):
+            if waiter.uid in self._probation and waiter.uid not in self._clearings:
+                lost.append(waiter)
             else:
                 self._stand_in_line(waiter)
-                trying.append(waiter)
+        if lost:
+            self._try_again(lost, books=books, now=now)
+
+    def _try_again(self, rested: Sequence[Waiter], *, books: Books, now: float) -> None:
+        hall, probation = self._hall, self._probation
+        standing = hall.lost(probation.times)
+        trying = probation.trying(standing, self._inside.coming.values(), now=now)
+        others_wait = hall.in_line() > len(standing)
+        tries = probation.try_again(rested, trying, others_wait=others_wait, capacity=books.capacity, now=now)
+        until, uids = probation.rest_on_until(others_wait=others_wait, now=now), {one.uid for one in tries}
+        for waiter in rested:
+            if waiter.uid in uids:
+                self._stand_in_line(waiter)
+            else:
+                hall.rest(waiter, until=until, books=books)
 
     def close_lines(self, *, books: Books, now: float) -> None:
         """To pods of users in doubt who have one under way; and for a while to all of theirs, if others wait."""
         probation, lines = self._probation, self._hall.lines
         coming = {whose(one) for one in self._inside.coming.values() if one.uid not in probation}
-        paused = probation.is_paused(now=now)
         for queue, line in lines.items():
             if not probation.anybody_in_doubt or books.ledger.guaranteed(queue):
                 line.closed = set()
                 continue
             alone = len(lines) == 1 and len(line.users()) == 1
-            doubted = (user for user in line.users() if probation.in_doubt((queue, user)))
-            line.closed = {user for user in doubted if (queue, user) in coming or (paused and not alone)}
+            doubted = ((queue, user) for user in line.users() if probation.in_doubt((queue, user)))
+            line.closed = {
+                who[1] for who in doubted if who in coming or (not alone and probation.is_paused(who, now=now))
+            }
         if probation.anybody_in_doubt:
             self._keep_nothing_for_the_closed(now=now)
 
