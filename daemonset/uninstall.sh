@@ -106,8 +106,8 @@ free() {
 
 # Somebody keeps us from it: a webhook of others, say.
 stays() {
-    echo "$(count "$1") pods bear still what is ours, $(echo "$1" | sed 's# #/#; q') first; see above what was said" \
-        "to that, mend it, and run this again" >&2
+    echo "$(counted "$1" "pod bears" "pods bear") still what is ours, $(echo "$1" | sed 's# #/#; q') first; see above" \
+        "what was said to that, mend it, and run this again" >&2
     return 1
 }
 
@@ -246,6 +246,11 @@ count() {
     printf '%s' "$1" | grep -c '' || true
 }
 
+# How many lines $1 has, in the words $2 if that is one, else $3.
+counted() {
+    case "$(count "$1")" in 1) echo "1 $2" ;; *) echo "$(count "$1") $3" ;; esac
+}
+
 usage() {
     sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0"
 }
@@ -301,13 +306,13 @@ stamping=$(stamping) || unseen "kinds of policies"
 withdrawal=$(kubectl --namespace "$namespace" get configmap aliquot-withdraw --ignore-not-found --output \
     'jsonpath={.data.pod\.yaml}') || unseen ConfigMaps
 if [ -n "$nodes" ] && [ -z "$withdrawal" ]; then
-    refuse "the ConfigMap aliquot-withdraw, by which $(count "$nodes") nodes withdraw, is not in $namespace of" \
-        "$cluster: install Aliquot again as it was and run this"
+    refuse "the ConfigMap aliquot-withdraw, by which $(counted "$nodes" "node withdraws" "nodes withdraw"), is not in" \
+        "$namespace of $cluster: install Aliquot again as it was and run this"
 fi
 if [ -z "$nodes" ] && [ "$force" = no ]; then
     agents=$(ready_agents) || unseen pods
-    [ -z "$agents" ] || refuse "agents are ready on $(count "$agents") nodes, and no node bears what they write for" \
-        "$domain: see what domain theirs is (kubectl --namespace $namespace logs ds/aliquot-agent), or say --force"
+    [ -z "$agents" ] || refuse "agents are ready on $(counted "$agents" node nodes), and no node bears what they write" \
+        "for $domain: see what domain theirs is (kubectl --namespace $namespace logs ds/aliquot-agent), or say --force"
 fi
 kinds=$(kinds) || unseen "kinds of objects"
 made=$(made) || unseen namespaces
@@ -315,15 +320,16 @@ there=$(standing) || unseen namespaces
 theirs=$(theirs) || unseen "objects of $namespace"
 stays=
 [ -n "$made" ] || [ -z "$there" ] || stays=" (which stays, for it was not made by Aliquot)"
-[ -z "$theirs" ] || stays=" (which stays with $(count "$theirs") objects of others)"
+[ -z "$theirs" ] || stays=" (which stays with $(counted "$theirs" object objects) of others)"
 cat <<EOF
 Aliquot ($domain) is to go from $cluster: its namespace $namespace$stays, policies, webhooks and rights,
-$(count "$queues") queues, and what it wrote on $(count "$nodes") nodes. $(count "$held") pods hold slices;
-$(count "$waiting") wait, and lose its gate.
+$(counted "$queues" queue queues), and what it wrote on $(counted "$nodes" node nodes). $(\
+    counted "$held" "pod holds" "pods hold") slices;
+$(counted "$waiting" "waits, and loses" "wait, and lose") its gate.
 EOF
 [ "$dry" = no ] || exit 0
 if [ -n "$held" ] && [ "$force" = no ]; then
-    echo "$(count "$held") pods hold slices: end them, or run this with --force" >&2
+    echo "$(counted "$held" "pod holds" "pods hold") slices: end them, or run this with --force" >&2
     exit 1
 fi
 if [ "$sure" = no ]; then
@@ -351,8 +357,8 @@ fi
 # Until then the centre was at work.
 held=$(holders)
 if [ -n "$held" ] && [ "$force" = no ]; then
-    echo "$(count "$held") pods have got slices meanwhile: end them and run this again, or run it with --force;" \
-        "webhooks and centre are gone, all else stays" >&2
+    echo "$(counted "$held" "pod has" "pods have") got slices meanwhile: end them and run this again, or run it with" \
+        "--force; webhooks and centre are gone, all else stays" >&2
     exit 1
 fi
 kubectl delete "$within" --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \

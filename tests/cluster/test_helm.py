@@ -210,7 +210,7 @@ def test_agents_that_seem_to_write_nothing_are_looked_at_first(cluster: ClusterH
     refused = run_uninstall(cluster)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
-        f"agents are ready on 1 nodes, and no node bears what they write for {NAMES.domain}"
+        f"agents are ready on 1 node, and no node bears what they write for {NAMES.domain}"
     )
     assert missing(cluster, template()) == []
     cluster.api.delete(cluster.api.path_of(agent), gracePeriodSeconds=0)

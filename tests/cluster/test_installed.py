@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from aliquot_core.counting import agreed, counted
 from aliquot_core.grant import decode_grant
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
@@ -291,7 +292,8 @@ def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: Install
     )
     told = run_uninstall(cluster)
     assert (told.returncode, told.stdout) == (1, "")
-    assert f"by which {len(cluster.nodes)} nodes withdraw, is not in {SYSTEM} of" in told.stderr
+    there = f"{counted(len(cluster.nodes), 'node')} {agreed(len(cluster.nodes), 'withdraws', 'withdraw')}"
+    assert f"by which {there}, is not in {SYSTEM} of" in told.stderr
     assert installed.has_rolled_out(CENTRE)
     # By the policies that stamp pods too; and the ConfigMap is there again.
     installed.upgrade({"users": "Maker"})
@@ -302,7 +304,7 @@ def test_uninstalled_leaves_no_trace(cluster: ClusterHarness, installed: Install
     waits = cluster.create_pod(pod("waits", stays(limits=ASKS), namespace=namespace, annotations=elsewhere))
     assert gates(cluster.current(waits)) == [NAMES.gate]
     told = run_uninstall(cluster)
-    assert (told.returncode, told.stderr) == (1, "1 pods hold slices: end them, or run this with --force\n")
+    assert (told.returncode, told.stderr) == (1, "1 pod holds slices: end them, or run this with --force\n")
     assert installed.has_rolled_out(CENTRE)
     cluster.delete(holds)
     with ThreadPoolExecutor() as pool:

@@ -118,7 +118,7 @@ def test_what_is_to_go_is_told_in_numbers(tmp_path: Path) -> None:
     cluster.holds("held", "Running\n")
     assert cluster.uninstall("--dry-run").stdout == (
         "Aliquot (aliquot.dev) is to go from there (https://there): its namespace aliquot-system, policies, webhooks "
-        "and rights,\n2 queues, and what it wrote on 2 nodes. 1 pods hold slices;\n1 wait, and lose its gate.\n"
+        "and rights,\n2 queues, and what it wrote on 2 nodes. 1 pod holds slices;\n1 waits, and loses its gate.\n"
     )
 
 

@@ -64,7 +64,7 @@ def test_slices_that_were_got_meanwhile_are_ended_first(tmp_path: Path) -> None:
     cluster.holds("comes", str(first_change(calls)))
     told = cluster.uninstall("--yes")
     assert told.returncode == 1
-    assert told.stderr.startswith("1 pods have got slices meanwhile: end them and run this again")
+    assert told.stderr.startswith("1 pod has got slices meanwhile: end them and run this again")
     assert GUARDS_GO not in cluster.asked
     assert NAMESPACE_GOES not in cluster.asked
     (tmp_path / "cluster" / "comes").unlink()

@@ -28,7 +28,7 @@ def test_domain_and_namespace_are_those_that_are_installed(
     variables = {"domain": domain, "namespace": namespace} if said == "both" else {}
     cluster.holds("held", "Running\n")
     told = cluster.uninstall("--yes", **variables)
-    assert told.stderr == "1 pods hold slices: end them, or run this with --force\n"
+    assert told.stderr == "1 pod holds slices: end them, or run this with --force\n"
     assert changes(cluster) == []
     cluster.holds("held")
     told = cluster.uninstall("--yes", **variables)
@@ -99,7 +99,7 @@ def test_agents_that_seem_to_write_nothing_are_looked_at_first(tmp_path: Path) -
     """They may write by another domain; one that never became ready has written nothing, and does not matter."""
     cluster = Cluster(tmp_path, {"a": "alive agent", "b": "agent"})
     said = (
-        "agents are ready on 1 nodes, and no node bears what they write for aliquot.dev: see what domain theirs is "
+        "agents are ready on 1 node, and no node bears what they write for aliquot.dev: see what domain theirs is "
         "(kubectl --namespace aliquot-system logs ds/aliquot-agent), or say --force"
     )
     refused(cluster.uninstall("--yes"), cluster, said)

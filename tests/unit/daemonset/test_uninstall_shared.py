@@ -17,9 +17,9 @@ EMPTIED = "delete --timeout=1s --ignore-not-found"
     [
         ("us", "", ""),
         ("us", "Secret/database\nPersistentVolumeClaim/disk\n", "stays with 2 objects of others"),
-        ("us", "Lease/operator\n", "stays with 1 objects of others"),
+        ("us", "Lease/operator\n", "stays with 1 object of others"),
         ("somebody", "", "stays, for it was not made by Aliquot"),
-        ("somebody", "Secret/database\n", "stays with 1 objects of others"),
+        ("somebody", "Secret/database\n", "stays with 1 object of others"),
     ],
     ids=["ours alone", "others' data", "another's Lease", "made by somebody", "both"],
 )
