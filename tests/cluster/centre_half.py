@@ -30,6 +30,7 @@ NAMES = Names()
 COMMAND = str(Path(sys.executable).with_name("aliquot"))
 PROFILE = Path(__file__).parents[2] / "daemonset" / "kube-scheduler.yaml"
 PLAIN_PODS = PROFILE.with_name("plain-pods.yaml")
+SPARED_SLICES = PROFILE.with_name("spared-slices.yaml")
 SCHEDULER = "aliquot"
 _DAY = 86_400.0
 
@@ -183,7 +184,8 @@ class CentreHalf:
         }
         # Nobody waits for its grades, but a test for what comes of them.
         plain = yaml.safe_load(PLAIN_PODS.read_text()) | {"httpTimeout": "30s"}
-        entries = [*config["extenders"], *([plain] if plain_pods else [])]
+        spared = yaml.safe_load(SPARED_SLICES.read_text())
+        entries = [*config["extenders"], spared, *([plain] if plain_pods else [])]
         config["extenders"] = [entry | where for entry in entries]
         plane = self.cluster.control_plane
         plane.scheduler.stop()

@@ -28,6 +28,7 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.tidings import Tidings
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.plain import spared
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
 
@@ -88,9 +89,12 @@ class Binder:
             return self._desk.prioritize_plain(pod, nodes)
 
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Nobody: kube-scheduler would evict across tenants, by priority alone."""
-        log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": len(offered)})
-        return {}
+        """Nobody for slices, and nobody who has one: kube-scheduler would evict across tenants, by priority alone."""
+        self._check()
+        left = spared(pod, offered, pods=self._desk.pods, names=self._names)
+        if not left:
+            log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": len(offered)})
+        return left
 
     async def bind(self, *, namespace: str, name: str, uid: str, node: str) -> str:
         """Bind and grant in one write; empty, or why not."""

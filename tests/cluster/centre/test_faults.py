@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE
 from aliquot_scheduler.deciding.desk import Said
 from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
@@ -115,6 +116,61 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
         assert not cluster.current(high)["status"].get("nominatedNodeName")
     assert (centre.calls("preempt") > before) is asks_whom
     assert not centre.logged("an extender call failed")
+
+
+def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Where kube-scheduler has daemonset/spared-slices.yaml as it stands, whether or not the centre is there to answer.
+
+    Whoever has no slice goes as ever. On each node a slice holds 60 % of the CPU and a pod without one 30.
+    """
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
+    cluster.apply({**high, "value": 1_000_000})
+    cores = {one["metadata"]["name"]: _milli_cpu(one) for one in cluster.api.get("/api/v1/nodes")["items"]}
+    slices, others = [], []
+    for node, milli in cores.items():
+        held = asking(f"slice-{node}", namespace, 400, 100_000, lasting=True, nodeSelector={ZONE: node})
+        slices.append(_running(cluster, held, milli * 6 // 10))
+        other = pod(f"web-{node}", stays(), namespace=namespace, nodeSelector={ZONE: node})
+        others.append(_running(cluster, other, milli * 3 // 10))
+
+    with cluster.namespace("tenant-b") as tenant:
+
+        def important(name: str, percent: int) -> Json:
+            wanted = pod(name, stays(), namespace=tenant, priorityClassName="aliquot-test-high")
+            return cluster.create_pod(_requesting(wanted, min(cores.values()) * percent // 100))
+
+        before = centre.calls("preempt")
+        served = cluster.wait_for_phase(important("some", 35), "Running")["spec"]["nodeName"]
+        assert centre.calls("preempt") > before
+        gone = [one for one in others if one["spec"]["nodeName"] == served]
+        refused = len(centre.logged("no pod is evicted for another"))
+        much = important("much", 50)
+        cluster.wait_for("nobody to go", lambda: centre.logged("no pod is evicted for another")[refused:] or None)
+        cluster.wait_for("it to be told", lambda: _unschedulable(cluster, much))
+        centre.replicas[0].process.stop()
+        more = important("more", 55)
+        cluster.wait_for(
+            "nobody to answer", lambda: "connection refused" in (_unschedulable(cluster, more) or "") or None
+        )
+        stay = [one for one in (*slices, *others) if one not in gone]
+        assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in stay)
+        centre.replicas[0].start()
+
+
+def _requesting(wanted: Json, milli: int) -> Json:
+    resources = wanted["spec"]["containers"][0].setdefault("resources", {})
+    resources.setdefault("requests", {})["cpu"] = f"{milli}m"
+    return wanted
+
+
+def _running(cluster: ClusterHarness, wanted: Json, milli: int) -> Json:
+    return cluster.wait_for_phase(cluster.create_pod(_requesting(wanted, milli)), "Running", timeout=90)
+
+
+def _milli_cpu(node: Json) -> int:
+    return int(1000 * quantity(node["status"]["allocatable"]["cpu"], where="allocatable"))
 
 
 def _unschedulable(cluster: ClusterHarness, made: Json) -> str | None:

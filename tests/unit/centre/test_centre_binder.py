@@ -9,7 +9,7 @@ import pytest
 
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from support.centre import NAMES, asks, bound, with_grant
+from support.centre import NAMES, asks, bound, make_pod, with_grant
 from support.centre_means import means
 from support.centre_race import SlowApi, Trial
 from support.clocks import VirtualClock
@@ -115,4 +115,5 @@ async def test_kube_scheduler_is_offered_no_victim_of_its_own_choice() -> None:
     early.tell()
     offered = {"n1": ["victim", "another"], "n2": ["victim"]}
     assert early.binder.preempt(asks("u2", 90, 1_000), offered) == {}
+    assert early.binder.preempt(make_pod("u2", {"name": "main"}), {"n1": ["u1"]}) == {}
     assert early.desk.pods.keys() == {"u1"}
