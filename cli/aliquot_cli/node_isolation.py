@@ -17,7 +17,7 @@ from aliquot_agent.isolation.pacemaker import Pacemaker
 from aliquot_agent.isolation.slice_files import MIB, SliceFiles
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_agent.web.accounts import SliceUse
-from aliquot_core.isolation import INTERPOSER, MPS
+from aliquot_core.modes import INTERPOSER, MPS
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu
 from aliquot_deviceplugin.cdi.errors import DriverFilesError
 from aliquot_deviceplugin.cdi.interposing import lacks_cuda

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice
-from aliquot_core.isolation import MIG
+from aliquot_core.modes import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, NO_MEMORY, WHOLE, MiB, Percent

@@ -13,11 +13,10 @@ from typing import Annotated
 import msgspec
 
 from aliquot_core.errors import ClusterError
+from aliquot_core.modes import OBSERVE
 from aliquot_core.quantities import LARGEST, NO_MEMORY, WHOLE, MiB, Percent
 
 VERSION = 1
-# The isolation that every GPU has: use is measured, nothing is held back.
-OBSERVE = "observe"
 # 16 GPUs that all name each other take 18 kB; Kubernetes allows 256 KiB for all annotations of a node.
 LARGEST_TEXT = 128 * 1024
 # 16 GPUs cut into seven instances each are 112. As many columns has every node in the centre's picture as one has GPUs.

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 
-from aliquot_core.inventory import OBSERVE
+from aliquot_core.modes import INTERPOSER, MIG, MODES, MPS, OBSERVE
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
 from aliquot_core.request import Quality
 
-INTERPOSER, MPS, MIG = "interposer", "mps", "mig"
-# From the weakest to the strongest.
-MODES = (OBSERVE, INTERPOSER, MPS, MIG)
 # Of a GPU that offers none, and in grants of it.
 NO_MODE = ""
 # The last rung of the ladder for who uses more than granted, as settings, queues and pods write it.

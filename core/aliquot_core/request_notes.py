@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from aliquot_core.counting import listed
+from aliquot_core.modes import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns, parse_patterns
 from aliquot_core.quantities import QUOTED
@@ -62,6 +64,8 @@ def mode_of(pod: Pod, name: str) -> str:
     text = pod.metadata.annotations.get(name, "")
     if text and not _MODE.fullmatch(text):
         raise RequestError(
-            f"{text[:QUOTED]!r} is no mode", where=note(name), remedy="write one word, or drop the annotation"
+            f"{text[:QUOTED]!r} is no mode of isolation",
+            where=note(name),
+            remedy=f"write one of {listed(MODES)}, or leave it out",
         )
     return text

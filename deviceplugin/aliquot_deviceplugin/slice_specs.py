@@ -12,7 +12,7 @@ from aliquot_agent.starting.decision import Spec
 from aliquot_core.claims import Claim
 from aliquot_core.grant import ContainerGrant
 from aliquot_core.inventory import Inventory
-from aliquot_core.isolation import INTERPOSER, MPS
+from aliquot_core.modes import INTERPOSER, MPS
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_deviceplugin.cdi.driver_files import DriverFiles, DriverGpu, edits_of_grant

@@ -21,7 +21,7 @@ import msgspec
 from aliquot_agent.settings import NVML, AgentSettings
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.isolation import MPS
+from aliquot_core.modes import MPS
 from aliquot_core.names import Names
 from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.questions import Transport

@@ -17,7 +17,7 @@ from aliquot_agent.isolation.over_use import OverUse
 from aliquot_agent.isolation.pacemaker import Pacemaker
 from aliquot_agent.isolation.slice_files import OWNER, SliceFiles
 from aliquot_agent.web.accounts import SliceUse
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.modes import INTERPOSER
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient

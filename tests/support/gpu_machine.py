@@ -24,7 +24,7 @@ from aliquot_agent.isolation.limits_file import Account, decode_account
 from aliquot_agent.isolation.pacemaker import BEAT_S, Pacemaker
 from aliquot_agent.isolation.slice_files import ACCOUNT, MIB, SliceFiles
 from aliquot_core.grant import ContainerGrant, Slice
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.modes import INTERPOSER
 from aliquot_core.quantities import MiB, Percent
 from aliquot_kube.clock import SystemClock
 from support.isolation import CONTEXT, ROOT, SOURCES, Built, Tenant, World, gpu_uuid

@@ -16,7 +16,7 @@ import msgspec
 
 from aliquot_agent.isolation.beyond import Excess, Whose
 from aliquot_agent.web.accounts import SliceUse
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.modes import INTERPOSER
 from aliquot_core.restraint import Restraint, out_of_bounds
 
 # What processes hold is rounded up, and a driver takes a little for itself as they come.

@@ -13,7 +13,7 @@ from aliquot_agent.gpus.model import GpuFacts, GpuUsage
 from aliquot_agent.isolation.allowance import Allowed, bounded, given_way, lacking, restrained, whose
 from aliquot_agent.isolation.beyond import Excess, Whose
 from aliquot_agent.web.accounts import SliceUse
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.modes import INTERPOSER
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import QuantityError

@@ -14,7 +14,7 @@ from aliquot_core.claims import Claim, claims
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.inventory import Inventory
-from aliquot_core.isolation import MPS
+from aliquot_core.modes import MPS
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from aliquot_agent.gpus.model import GpuFacts
-from aliquot_core.inventory import OBSERVE, model_names
-from aliquot_core.isolation import INTERPOSER, MIG, MPS
+from aliquot_core.inventory import model_names
+from aliquot_core.modes import INTERPOSER, MIG, MPS, OBSERVE
 from aliquot_core.settings import UnusableValueError
 
 _VOLTA = [7, 0]

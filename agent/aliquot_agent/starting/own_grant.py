@@ -8,7 +8,8 @@ from aliquot_core.claims import check_grant
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import ContainerGrant, Grant, Slice, decode_grant
 from aliquot_core.inventory import Gpu, Health
-from aliquot_core.isolation import MPS, Keeping, holds_memory, keeping, offers, spans
+from aliquot_core.isolation import Keeping, holds_memory, keeping, offers, spans
+from aliquot_core.modes import MPS
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import quality_of

@@ -14,7 +14,7 @@ import msgspec
 from aliquot_agent.starting.kubelet_view import Listed, Recorded
 from aliquot_core.door import Prefer
 from aliquot_core.grant import ContainerGrant, readable_grant
-from aliquot_core.isolation import MIG
+from aliquot_core.modes import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.problems import Problems

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aliquot_core.grant import Grant, readable_grant
-from aliquot_core.isolation import INTERPOSER
+from aliquot_core.modes import INTERPOSER
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import QuantityError

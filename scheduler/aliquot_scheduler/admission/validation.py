@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from aliquot_core.counting import listed
 from aliquot_core.errors import AliquotError
 from aliquot_core.impostors import names_our_device, sets_our_variables
-from aliquot_core.isolation import MODES
+from aliquot_core.modes import MODES
 from aliquot_core.names import Names
 from aliquot_core.node_rules import why_absent
 from aliquot_core.objects import Pod

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aliquot_core.counting import NAMED
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
-from aliquot_core.isolation import MODES
+from aliquot_core.modes import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import NO_COMPUTE, MiB, Percent
 from aliquot_core.request import ContainerRequest, Kind

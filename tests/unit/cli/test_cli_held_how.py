@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from aliquot_cli.held_how import held_how
-from aliquot_core.isolation import MODES, by_what
+from aliquot_core.isolation import by_what
+from aliquot_core.modes import MODES
 from aliquot_scheduler.resident import HeldSlice
 
 

@@ -244,7 +244,13 @@ REFUSED: dict[str, tuple[Container, dict[str, str], dict[str, str], str, str, st
         app(compute=30),
         {"isolation": "very hard"},
         {},
-        *("annotation aliquot.dev/isolation", "'very hard' is no mode", "write one word"),
+        *("annotation aliquot.dev/isolation", "'very hard' is no mode", "one of observe, interposer, mps, mig"),
+    ),
+    "an isolation in capitals": (
+        app(compute=30),
+        {"isolation": "MPS"},
+        {},
+        *("annotation aliquot.dev/isolation", "'MPS' is no mode", "one of observe, interposer, mps, mig"),
     ),
     "models with a gap": (
         app(compute=30),

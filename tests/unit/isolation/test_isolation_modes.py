@@ -19,7 +19,8 @@ from aliquot_agent.isolation.limits_file import (
 from aliquot_agent.isolation.slice_files import SliceFiles
 from aliquot_core.errors import DefectError
 from aliquot_core.grant import ContainerGrant, Slice
-from aliquot_core.isolation import MODES, Keeping, keeping
+from aliquot_core.isolation import Keeping, keeping
+from aliquot_core.modes import MODES
 from aliquot_core.quantities import MiB, Percent
 from aliquot_core.request import Quality
 from aliquot_deviceplugin.cdi.errors import SliceSpecError

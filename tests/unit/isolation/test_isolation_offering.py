@@ -20,7 +20,8 @@ from aliquot_agent.starting.slice_notes import ready_note
 from aliquot_cli.node_isolation import make_isolation, make_mps, offer_isolation, what_hinders
 from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.inventory import Inventory, decode_inventory, encode_inventory
-from aliquot_core.isolation import MODES, holds_memory
+from aliquot_core.isolation import holds_memory
+from aliquot_core.modes import MODES
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_core.settings import SettingsError, Sources, UnusableValueError

@@ -9,7 +9,7 @@ import pytest
 from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
-from aliquot_core.isolation import MPS
+from aliquot_core.modes import MPS
 from aliquot_core.settings import Sources
 from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.mps_child import mps_command
