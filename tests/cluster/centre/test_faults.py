@@ -363,3 +363,5 @@ def test_a_leader_that_is_killed_costs_no_slice(cluster: ClusterHarness, centre:
         assert second.logged("knows the cluster")
     finally:
         first.start()
+        # Whatever other tests do to the first one, kube-scheduler notices.
+        centre.point_scheduler_at(first)
