@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.charged.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.charged.portions import Portions
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, Tree, plant
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Tree, plant
 from support.guarantee_oracle import Guarantees, Portion, Wish, demanding, kept_idle, wishes
 from support.guarantee_search import Search
 
@@ -437,6 +438,31 @@ def test_what_is_kept_idle_below_is_no_part_of_what_others_there_ask() -> None:
     assert held(ledger) == {"a": 100, "p": 300}
 
 
+@pytest.mark.parametrize(
+    ("asked", "charges", "takes"),
+    [
+        pytest.param({}, {"b": 250}, True, id="under all ceilings"),
+        pytest.param({}, {"b": 251}, False, id="over its own"),
+        pytest.param({}, {"b": 250, "a": 251}, False, id="together over the one above"),
+        pytest.param({"a": 200}, {"b": 50}, False, id="something is missing under the one above"),
+        pytest.param({"c": 100}, {"b": 250}, True, id="what is missing elsewhere is no matter"),
+    ],
+)
+def test_all_together_are_taken_where_nothing_is_missing_under_a_ceiling(
+    asked: dict[str, int], charges: dict[str, int], *, takes: bool
+) -> None:
+    """Else each is to be asked by itself."""
+    ledger = Ledger(plant(SPECS))
+    for name, amount in asked.items():
+        ledger.ask(name, asking(amount))
+    assert takes == ledger.takes_all(Charge(queue=name, amounts=amounts(part)) for name, part in charges.items())
+
+
+def test_nor_are_they_taken_where_something_is_kept_idle_under_one() -> None:
+    """`org` keeps compute idle, and has a limit."""
+    assert not Ledger(plant(RESERVED)).takes_all([Charge(queue="b", amounts=amounts(10))])
+
+
 QUEUES = st.sampled_from(["a", "b", "c", "gone"])
 AMOUNTS = st.tuples(st.integers(0, 300), st.integers(0, 60), st.just(0), st.just(0))
 
@@ -488,12 +514,52 @@ class Counting(RuleBasedStateMachine):
             queue, ask = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
             self.ledger.ask_no_more(queue, ask)
 
+    def _some(self, data: st.DataObject) -> list[tuple[str, Ask]]:
+        """Some of those that wait, and may be sent away once they are in."""
+        lendable = [(queue, ask) for queue, ask in self.asked if not ask.firm]
+        return data.draw(st.permutations(lendable))[: data.draw(st.integers(0, len(lendable)))]
+
+    @rule(data=st.data())
+    def set_apart(self, data: st.DataObject) -> None:
+        """Some are charged all at once: as if one by one, and nothing is left of it once they are back."""
+        some, asked = self._some(data), list(self.asked)
+        charges = [Charge(queue=queue, amounts=ask.amounts) for queue, ask in some]
+        self.ledger.set_apart(charges, some)
+        for one in some:
+            self.asked.remove(one)
+        self._is_as_counted_anew(apart=charges)
+        self.ledger.set_apart(charges, some, back=True)
+        self.asked = asked
+
+    @rule(data=st.data())
+    def what_all_take_together_each_may_take(self, data: st.DataObject) -> None:
+        """Of those for whom there is quota together nobody is refused one by one, were there no end of cards."""
+        some = self._some(data)
+        if not self.ledger.takes_all(Charge(queue=queue, amounts=ask.amounts) for queue, ask in some):
+            return
+        for number, (queue, ask) in enumerate(some):
+            assert self.ledger.over(queue, ask.amounts) is None
+            for dimension in (COMPUTE, MEMORY):
+                if ask.amounts[dimension]:
+                    assert not self.ledger.effect(dimension, queue, ask.amounts).injured
+                    assert self.ledger.taken_of_idle(dimension, queue, ask.amounts, free=UNLIMITED) is None
+            self.ledger.ask_no_more(queue, ask)
+            self.ledger.charge(f"new {number}", Charge(queue=queue, amounts=ask.amounts))
+        for number, (queue, ask) in enumerate(some):
+            self.ledger.release(f"new {number}")
+            self.ledger.ask(queue, ask)
+
     @invariant()
     def counted_anew_it_is_the_same(self) -> None:
         """No number depends on how it came about."""
+        self._is_as_counted_anew()
+
+    def _is_as_counted_anew(self, *, apart: Sequence[Charge] = ()) -> None:
         fresh = Ledger(self.tree)
         for queue, ask in reversed(self.asked):
             fresh.ask(queue, ask)
+        for number, charge in enumerate(apart):
+            fresh.charge(f"apart {number}", charge)
         for holder, charge in sorted(self.ledger.charges().items(), reverse=True):
             fresh.charge(holder, charge)
         for name, account in fresh.accounts.items():

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
+import msgspec
 import pytest
 
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
-from aliquot_scheduler.queues.letting_in import beside
+from aliquot_scheduler.queues.letting_in import beside, showing
+from aliquot_scheduler.queues.letting_in.apart import Apart
 from aliquot_scheduler.queues.letting_in.beside import Beside
+from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.patience import Patience
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
 from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.order import within_guarantee
-from aliquot_scheduler.queues.waiting.waiter import Candidate
+from aliquot_scheduler.queues.waiting.showings import Minutes, Showings
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from support.queue_replay import Job, Replay
 from support.queue_stage import queue
 
@@ -33,6 +39,13 @@ SPECS = {
     "c": queue("p", guarantee=300, limit=1_200),
     "d": queue("p"),
     "e": queue("r", limit=700),
+}
+# The same queues; what they may have no card for is shown to an autoscaler, as far as their limits allow.
+GROWING = {
+    name: msgspec.structs.replace(spec, autoscale=True, autoscale_minutes=1)
+    for name, spec in (
+        SPECS | {"p": queue(limit=1_500), "b": queue("o", weight=2, limit=900), "d": queue("p", limit=800)}
+    ).items()
 }
 LEAVES = "abcde"
 NODES, CARDS = 6, 4
@@ -78,10 +91,32 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ByRow, "takes", takes)
 
 
-def walk(seed: int, *, steps: int = 90) -> tuple[list[object], int]:
-    """All that is decided, kept and told after each step; and how many heads had nodes kept, all steps together."""
+def looks_at_all(patch: pytest.MonkeyPatch) -> None:
+    """Let everybody who is shown be judged in each round, one by one."""
+    look, tell_time = Growth.look, Showings.tell_time
+
+    def look_at_all(growth: Growth, *, now: float) -> list[tuple[Waiter, int]]:
+        growth.look_anew()
+        return look(growth, now=now)
+
+    def tell_all(showings: Showings, now: float, *, minutes: Minutes) -> tuple[set[str], list[str]]:
+        showings._soonest = -inf
+        return tell_time(showings, now, minutes=minutes)
+
+    def one_by_one(_: Apart, __: Sequence[Waiter]) -> bool:
+        return False
+
+    patch.setattr(Growth, "look", look_at_all)
+    patch.setattr(Showings, "tell_time", tell_all)
+    patch.setattr(Apart, "have_quota", one_by_one)
+
+
+def walk(
+    seed: int, *, specs: Mapping[str, QueueSpec] = SPECS, steps: int = 90
+) -> tuple[list[object], int, tuple[int, int]]:
+    """All that is decided, kept and told after each step; how many heads had nodes kept, and were shown or put out."""
     chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
-    replay, told, had = Replay(SPECS, nodes=NODES, cards=CARDS, settings=SETTINGS), list[object](), 0
+    replay, told, had, in_sight = Replay(specs, nodes=NODES, cards=CARDS, settings=SETTINGS), list[object](), 0, [0, 0]
     for step in range(steps):
         replay.now += chance.choice(STEPS)
         for number in range(chance.choice((0, 1, 3)) if step else 40):
@@ -97,9 +132,12 @@ def walk(seed: int, *, steps: int = 90) -> tuple[list[object], int]:
         kept = {uid: nodes for uid, nodes in memory.kept(now=replay.now).items() if nodes}
         places = {pod.metadata.uid: pod.spec.node_name for _, pods in replay.running.values() for pod in pods}
         notices = {waiter.uid: replay.queues.notice(waiter) for waiter in replay.queues.waiting()}
-        told.append((places, kept, notices))
+        showings = replay.queues.register.showings
+        told.append((places, kept, notices, sorted(showings.shown)))
         had += len(kept)
-    return told, had
+        in_sight[0] += len(showings.shown)
+        in_sight[1] += sum(map(showings.runs, notices)) - len(showings.shown)
+    return told, had, (in_sight[0], in_sight[1])
 
 
 def a_job(name: str, chance: random.Random, *, at: float) -> Job:
@@ -127,11 +165,29 @@ def test_what_is_remembered_decides_as_if_it_was_worked_out(first: int, monkeypa
     # In so small a cluster all would be looked at closely.
     monkeypatch.setattr(beside, "_MOST_ASKED_IN_VAIN", 0)
     for seed in range(first, first + 2):
-        remembered, had = walk(seed)
+        remembered, had, _ = walk(seed)
         kept += had
         with monkeypatch.context() as patch:
             forgetful(patch)
-            anew, _ = walk(seed)
+            anew, *_ = walk(seed)
         for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
             assert mine == other, (seed, step)
     assert kept > 100, "nodes were hardly kept for anybody"
+
+
+@pytest.mark.parametrize(("first", "most"), [(0, 100), (10, 6)])
+def test_who_is_shown_is_as_if_everybody_was_judged_anew(
+    first: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below all queues in each round, and one by one: the same are shown, and come in."""
+    shown = put_out = 0
+    monkeypatch.setattr(showing, "MOST_SHOWN", most)
+    for seed in range(first, first + 2):
+        remembered, _, in_sight = walk(seed, specs=GROWING)
+        shown, put_out = shown + in_sight[0], put_out + in_sight[1]
+        with monkeypatch.context() as patch:
+            looks_at_all(patch)
+            anew, *_ = walk(seed, specs=GROWING)
+        for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
+            assert mine == other, (seed, step)
+    assert min(shown, put_out) > 50, f"{shown} were shown, {put_out} put out: hardly anybody"

@@ -27,6 +27,7 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import add, gt
 from typing import NamedTuple
 
 import msgspec
@@ -101,6 +102,17 @@ class Ledger:
         """It does not any more."""
         self._ask(queue, ask, sign=-1)
 
+    def set_apart(self, charges: Iterable[Charge], asks: Iterable[tuple[str, Ask]], *, back: bool = False) -> None:
+        """So much more is charged, to no holder, and asked no more by those; `back`: all of that is as it was again.
+
+        What is held back is counted once for each charge, so a hundred pods of twenty queues cost little.
+        """
+        sign = -1 if back else +1
+        for queue, ask in asks:
+            self._count(self._path(queue), ask, sign=-sign)
+        for charge in charges:
+            self._move(charge, sign)
+
     # --- questions ---------------------------------------------------------------------------------------------------
     def of(self, holder: str) -> Charge | None:
         """What a holder is charged with."""
@@ -135,6 +147,19 @@ class Ledger:
                     if amount and by[dim] and used[dim] + by[dim] + amount > ceiling[dim]:
                         return account.node.name, dim
         return None
+
+    def takes_all(self, charges: Iterable[Charge]) -> bool:
+        """Whether all of these, who ask now, are under every ceiling together, and take nothing there that is others'.
+
+        Not if anything is missing under one of them, as what is kept idle is: by each that is charged that only
+        shrinks, so who would take of it need not be asked one by one where there is nothing.
+        """
+        more: dict[str, list[int]] = {}
+        for charge in charges:
+            for account in self._path(charge.queue):
+                so_far = more.setdefault(account.node.name, [0] * self.width)
+                so_far[:] = map(add, so_far, charge.amounts)
+        return all(self._takes(self.accounts[name], amounts) for name, amounts in more.items())
 
     def never(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
         """The same if nothing were used at all; a pod that asks so much would wait for ever."""
@@ -195,8 +220,20 @@ class Ledger:
             self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
         return self._paths[queue]
 
+    def _takes(self, account: Account, amounts: Sequence[int]) -> bool:
+        ceiling = account.node.ceiling
+        if any(map(gt, map(add, account.used, amounts), ceiling)):
+            return False
+        limited = (dim for dim in range(self._cards) if ceiling[dim] < UNLIMITED)
+        return not any(account.missing[dim] for dim in limited)
+
     def _ask(self, queue: str, ask: Ask, *, sign: int) -> None:
         path = self._path(queue)
+        if self._count(path, ask, sign=sign):
+            self._hold_all(path, _asked(ask.amounts))
+
+    def _count(self, path: Sequence[Account], ask: Ask, *, sign: int) -> bool:
+        """Count who asks so; whether what is held back is to be counted anew for it."""
         for dimension, amount in enumerate(ask.amounts):
             if amount:
                 for account in path:
@@ -207,7 +244,7 @@ class Ledger:
         self._demand(path[:counts], ask.amounts, times=sign)
         if counts:
             self._want(path, ask.amounts, times=sign)
-            self._hold_all(path, _asked(ask.amounts))
+        return bool(counts)
 
     def _demand(self, path: Sequence[Account], amounts: Sequence[int], *, times: int) -> None:
         """So many more who ask so much count for these, or fewer."""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from operator import add
 
 import msgspec
 
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 
 class Apart:
-    """For one look; `stand_again` is how one stands in its line as before who stood apart."""
+    """For one look."""
 
-    def __init__(
-        self, *, hall: Hall, books: Books, enrolment: Enrolment, stand_again: Callable[[Waiter], None]
-    ) -> None:
+    def __init__(self, *, hall: Hall, books: Books, enrolment: Enrolment) -> None:
         self._hall = hall
         self._books = books
         self._enrolment = enrolment
-        self._stand_again = stand_again
         self._out_of_line: list[Waiter] = []
+        # Who is shown with all others at once: they stand in their lines, and are passed over there by who asks.
+        self.together: AbstractSet[str] = frozenset()
+        self._charged_together: Mapping[Whose, Charge] = {}
+        self._asked_together: list[tuple[str, Ask]] = []
         # Charged, and where they are all the same; as they are charged.
         self._held: dict[str, Waiter] = {}
 
@@ -33,6 +39,19 @@ class Apart:
             self._leave(member.uid)
             self._books.put(member, self._enrolment.charge(member))
         self._hall.gang_changed(candidate.first, books=self._books)
+
+    def have_quota(self, waiters: Sequence[Waiter]) -> bool:
+        """Whether all of these have, who stand in their lines: sure, but not if only one by one would tell."""
+        if any(waiter.shape.firm for waiter in waiters):
+            return False
+        return self._books.ledger.takes_all(self._charges(waiters).values())
+
+    def show_together(self, waiters: Sequence[Waiter]) -> None:
+        """All of these are shown, who are of no group and have quota."""
+        self.together = frozenset(waiter.uid for waiter in waiters)
+        self._charged_together = self._charges(waiters)
+        self._asked_together = [(one.queue, ask) for one in waiters for ask in self._hall.asked_by(one.uid)]
+        self._books.set_apart(self._charged_together, self._asked_together)
 
     def hold(self, holder: Waiter) -> None:
         """It is put out, and charged where it was shown, wherever it waits by now; of a group it may be shown anew."""
@@ -57,10 +76,22 @@ class Apart:
 
     def end(self) -> None:
         """Everybody is where they were."""
+        self._books.set_apart(self._charged_together, self._asked_together, back=True)
         for uid in self._held:
             self._books.release(uid)
         for waiter in self._out_of_line:
-            self._stand_again(waiter)
+            if self._books.release(waiter.uid):
+                self._hall.gang_changed(waiter, books=self._books)
+            # As it stood there: its room may come on cards that it was kept off for this look.
+            self._hall.join(waiter, why_never="", books=self._books)
+
+    def _charges(self, waiters: Iterable[Waiter]) -> Mapping[Whose, Charge]:
+        """What they come to, of each user in each queue."""
+        sums: dict[Whose, list[int]] = {}
+        for charge, waiter in ((self._enrolment.charge(one), one) for one in waiters):
+            so_far = sums.setdefault((charge.queue, waiter.user), [0] * len(charge.amounts))
+            so_far[:] = map(add, so_far, charge.amounts)
+        return {whose: Charge(queue=whose[0], amounts=tuple(amounts)) for whose, amounts in sums.items()}
 
     def _leave(self, uid: str) -> None:
         if waiter := self._hall.leave(uid, books=self._books):

@@ -7,8 +7,7 @@ time or pause is over. Elsewhere the same are shown as before.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,7 +28,7 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class Growth:
-    """Of all queues that grow; `stand_again` is how one stands in its line as before who stood apart."""
+    """Of all queues that grow."""
 
     def __init__(
         self,
@@ -40,14 +39,12 @@ class Growth:
         books: Books,
         memory: SweepMemory,
         forgetting: Forgetting,
-        stand_again: Callable[[Waiter], None],
     ) -> None:
         self._names = names
         self._planting = planting
         self._hall = hall
         self._books = books
         self._memory = memory
-        self._stand_again = stand_again
         self._lately = ShownLately(forgetting=forgetting)
         self.showings = Showings()
         # What there was below each uppermost queue at the last look.
@@ -55,6 +52,8 @@ class Growth:
         # Below which of them others may hold quota by being shown than is counted.
         self._unsettled: set[str] = set()
         self._names_below: dict[str, list[str]] = {}
+        # Of these those that show pods.
+        self._growing_below: dict[str, list[str]] = {}
         # By how much the clock on the wall is ahead.
         self.wall_ahead = 0.0
 
@@ -73,10 +72,14 @@ class Growth:
 
     def waits(self, pod: Pod, waiter: Waiter | None) -> None:
         """It is to wait; maybe in another queue than before, for something else, or nowhere."""
-        uid = pod.metadata.uid
-        self.showings.waits(uid, lifted=not pod.spec.scheduling_gates)
+        uid, lifted = pod.metadata.uid, not pod.spec.scheduling_gates
+        is_known = uid in self.showings or lifted == (uid in self.showings.lifted)
+        self.showings.waits(uid, lifted=lifted)
         if waiter is None or not self.showings.is_as_shown(waiter):
             self.showings.put_out(uid)
+        if is_known and waiter and _counts_as(waiter, self._hall.standing(uid)):
+            # Most words on a pod are what we have written on it.
+            return
         for one in (waiter, self._hall.find(uid), self.showings.holder(uid)):
             if one is not None:
                 self._changed(one.queue)
@@ -90,6 +93,7 @@ class Growth:
     def replant(self, *, now: float) -> None:
         """There are other queues, or other cards."""
         self._names_below.clear()
+        self._growing_below.clear()
         self._looked.clear()
         self.showings.replant(self._planting.enrolment.anew)
         self._lately.forget_others(tree=self._tree, now=now)
@@ -116,8 +120,8 @@ class Growth:
             if self._looked.get(top) != there:
                 self._looked[top] = there
                 new += self._look_below(top, queues, now=now)
-        for uid in self.showings.shown:
-            # A node is to come for it: nobody is kept waiting for it meanwhile.
+        # A node is to come for them: nobody is kept waiting for their heads meanwhile. Most of a thousand are no heads.
+        for uid in self.showings.shown & self._memory.patience.since.keys():
             self._memory.forget(uid)
         self._settle(now=now)
         return new
@@ -136,8 +140,7 @@ class Growth:
 
     def _look_below(self, top: str, queues: Sequence[str], *, now: float) -> list[tuple[Waiter, int]]:
         running, enrolment = self.showings.in_order(self._below(top)), self._planting.enrolment
-        apart = Apart(hall=self._hall, books=self._books, enrolment=enrolment, stand_again=self._stand_again)
-        held = [self._held(holder) for holder in running]
+        apart = Apart(hall=self._hall, books=self._books, enrolment=enrolment)
         look = Showing(
             queues,
             running=running,
@@ -146,14 +149,15 @@ class Growth:
             showings=self.showings,
             enrolment=enrolment,
             apart=apart,
-            shares=ShownShares(self._lately, books=self._books, held=held, now=now),
+            shares=ShownShares(self._lately, books=self._books, held=map(self._held, running), now=now),
             now=now,
         )
         shown = look.found()
         begun = [waiter for waiter in shown if not self.showings.runs(waiter.uid)]
         new = [(waiter, self._begin(waiter, now=now)) for waiter in begun]
         self.showings.shown_below(top, [waiter.uid for waiter in shown])
-        self._unsettled.add(top)
+        if new:
+            self._unsettled.add(top)
         return new
 
     def _begin(self, holder: Waiter, *, now: float) -> int:
@@ -171,11 +175,10 @@ class Growth:
 
     def _growing(self) -> Mapping[str, list[str]]:
         """The queues of which somebody might be shown, by their uppermost one; nearly always there are none."""
-        nodes, found = self._tree.nodes, defaultdict[str, list[str]](list)
-        for name in self._hall.lines:
-            if nodes[name].spec.autoscale and not nodes[name].stop:
-                found[top_of(name, self._tree)].append(name)
-        return found
+        lines = self._hall.lines
+        self._sort()
+        found = {top: [name for name in names if name in lines] for top, names in self._growing_below.items()}
+        return {top: names for top, names in found.items() if names}
 
     def _there(self, top: str) -> object:
         """What else may be shown by; who asks for it, and whose time runs, is told."""
@@ -188,10 +191,18 @@ class Growth:
 
     def _below(self, top: str) -> Sequence[str]:
         """It and all below it."""
-        if not self._names_below:
-            for name in self._tree.nodes:
-                self._names_below.setdefault(top_of(name, self._tree), []).append(name)
+        self._sort()
         return self._names_below.get(top, ())
+
+    def _sort(self) -> None:
+        """All queues by their uppermost one, until there are others."""
+        if self._names_below:
+            return
+        for name, node in self._tree.nodes.items():
+            top = top_of(name, self._tree)
+            self._names_below.setdefault(top, []).append(name)
+            if node.spec.autoscale and not node.stop:
+                self._growing_below.setdefault(top, []).append(name)
 
     def _changed(self, queue: str) -> None:
         top = top_of(queue, self._tree)
@@ -208,6 +219,14 @@ class Growth:
     def _minutes(self, queue: str) -> float:
         node = self._tree.nodes.get(queue)
         return (node.spec if node else QueueSpec()).autoscale_minutes
+
+
+def _counts_as(waiter: Waiter, before: Waiter | None) -> bool:
+    """Whether one that stands in a line would be shown, or not, as before: whatever else is new of it."""
+    return before is not None and (
+        (waiter.queue, waiter.mark, waiter.place, waiter.group, waiter.off)
+        == (before.queue, before.mark, before.place, before.group, before.off)
+    )
 
 
 def top_of(queue: str, tree: Tree) -> str:

@@ -87,7 +87,6 @@ class Register:
             books=self.books,
             memory=self.memory,
             forgetting=self.forgetting,
-            stand_again=self.stand_again,
         )
         self.showings = self.growth.showings
         self.taking_over = TakingOver(
@@ -230,11 +229,6 @@ class Register:
         self.second_turns.let_in(held, books=self.books)
         self.books.admit(held, self.enrolment.charge(held), now=now)
         return held
-
-    def stand_again(self, waiter: Waiter) -> None:
-        """As it stood before: its room may come on cards that it was kept off for that."""
-        self.release(waiter.uid)
-        self._join(self._read(waiter.pod) or waiter)
 
     def let_out(self, uid: str) -> Waiter | None:
         """It is let in no more; a pod that is bound meanwhile goes on being charged."""

@@ -17,8 +17,10 @@ Without room is whoever would be let in if there were no end of cards. So who wa
 back for guarantees, or kept idle by reservations, is shown: the next node is for it. Who is kept out under a ceiling,
 by a limit or by what is held back there for others, is not: more cards would change nothing for it.
 
-All of them below one uppermost queue are put down anew when anything below that has changed, so there no more than a
-hundred are shown at a time (0.4 ms each): an autoscaler needs no longer list to begin with.
+All of them below one uppermost queue are looked at when anything below that has changed, so beside a hundred who are
+shown there no gate is lifted: an autoscaler needs no longer list to begin with. Nearly always there is quota for all of
+them together, and who is of no group need not be judged one by one, nor leave its line: a look at a hundred takes 2 ms
+and not 20.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from aliquot_scheduler.queues.letting_in.showing_order import ShownShares
 from aliquot_scheduler.queues.said.tree import UNLIMITED, Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Order
 from aliquot_scheduler.queues.waiting.showings import Showings
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
@@ -83,19 +86,44 @@ class Showing:
         self._rules = Rules(ledger=books.ledger, cards=_EndlessCards(books.ledger.tree))
         self._passed: set[tuple[str, object]] = set()
         self._shown: dict[str, Waiter] = {}
+        # The candidates of each user but for those who are shown together.
+        self._others: dict[tuple[str, str], tuple[Heads, Sequence[Candidate]]] = {}
 
     def found(self) -> list[Waiter]:
         """Who is shown, each kept off models where it has to be."""
-        for waiter in (*map(self._as_it_stands, self._running), *self._lost()):
-            if waiter and waiter.uid not in self._shown and len(self._shown) < MOST_SHOWN:
+        again = self._again()
+        if self._apart.have_quota(again):
+            self._show_all_again(again)
+        else:
+            for waiter in again:
                 self._show_again(waiter)
+        if len(self._shown) < MOST_SHOWN:
+            self._show_more()
+        self._apart.end()
+        return list(self._shown.values())
+
+    def _again(self) -> list[Waiter]:
+        """Who has no gate any more, and may be shown if there is quota; of those not shown yet no more than a list."""
+        stand = [one for one in map(self._as_it_stands, self._running) if one]
+        stand += self._lost()[: max(0, MOST_SHOWN - len(stand))]
+        return [one for one in stand if one.queue in self._queues and not self._hall.is_never(one)]
+
+    def _show_all_again(self, waiters: Sequence[Waiter]) -> None:
+        """For all of them there is quota: they are charged only if more may be shown."""
+        lone, grouped = ([one for one in waiters if bool(one.group) == of_group] for of_group in (False, True))
+        self._shown |= {waiter.uid: waiter for waiter in lone}
+        for waiter in grouped:
+            self._show_again(waiter)
+        if len(self._shown) < MOST_SHOWN:
+            self._apart.show_together(lone)
+
+    def _show_more(self) -> None:
+        """New ones, beside those who are shown, and whose time runs though there is no quota for them."""
         for holder in self._running:
             if holder.uid not in self._shown:
                 self._apart.hold(holder)
         for candidate in self._new():
             self._show(candidate)
-        self._apart.end()
-        return list(self._shown.values())
 
     def _as_it_stands(self, holder: Waiter) -> Waiter | None:
         """One whose time runs, if it waits where it was shown, for what it was."""
@@ -108,8 +136,8 @@ class Showing:
         return sorted(filter(None, map(self._hall.standing, lost)), key=lambda one: one.place)
 
     def _show_again(self, waiter: Waiter) -> None:
-        candidate = self._whole(waiter) if waiter.queue in self._queues else None
-        if candidate is not None and not self._hall.is_never(waiter):
+        candidate = self._whole(waiter) if waiter.uid not in self._shown else None
+        if candidate is not None:
             shown, refusal = self._admissible(candidate)
             if refusal is None:
                 self._show(shown)
@@ -158,12 +186,21 @@ class Showing:
         if line is None or len(self._shown) >= MOST_SHOWN:
             return None
         for user in self._shares.in_order(queue, line.users()):
-            for head in line.heads(user, let_in=self._books.let_in):
+            for head in self._heads(queue, line, user):
                 if (queue, head.first.mark) in self._passed or self._hall.is_never(head.first):
                     continue
                 if all(map(self._may_be_shown, head.members)):
                     return head
         return None
+
+    def _heads(self, queue: str, line: Line, user: str) -> Sequence[Candidate]:
+        """A user's candidates; the same objects as long as nobody else is shown of them."""
+        heads = line.heads(user, let_in=self._books.let_in)
+        if not self._apart.together:
+            return heads
+        if (queue, user) not in self._others or self._others[queue, user][0] is not heads:
+            self._others[queue, user] = heads, line.without(heads, self._apart.together)
+        return self._others[queue, user][1]
 
     def _may_be_shown(self, waiter: Waiter) -> bool:
         """Not while the time runs for which it was shown elsewhere; nor as long as the same was shown in vain."""

@@ -8,6 +8,7 @@ never shown goes before shown again, whatever shapes and however many pods someb
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
@@ -72,7 +73,12 @@ class ShownShares:
         self._rooms: Shares = books.shares(now=now)
         self._capacity = [max(1, books.capacity[dim]) for dim in _BOTH]
         self._now = now
-        self._held = _sums(held, tree=self._tree)
+        self._begins_with = held
+
+    @cached_property
+    def _held(self) -> _Sums:
+        # Most looks find that no more may be shown, and never ask.
+        return _sums(self._begins_with, tree=self._tree)
 
     def shown(self, held: Held) -> None:
         """One more is."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
@@ -65,6 +66,14 @@ class Books:
             self.usage.admitted(name, [min(part) for part in zip(amounts, beyond, strict=True)], now=now)
         self.users.admitted((charge.queue, waiter.user), amounts, now=now)
         self.settle(now)
+
+    def set_apart(
+        self, charges: Mapping[Whose, Charge], asks: Iterable[tuple[str, Ask]], *, back: bool = False
+    ) -> None:
+        """So much more is charged to these users, and these ask no more; `back`: all of that is as it was again."""
+        for who, charge in charges.items():
+            self.users.hold(who, [-part if back else part for part in charge.amounts[:_WIDTH]])
+        self.ledger.set_apart(charges.values(), asks, back=back)
 
     def release(self, uid: str) -> Waiter | None:
         """Charge a pod with nothing; who it was, if it was charged."""

@@ -96,6 +96,10 @@ class Hall:
                 del self.lines[queue]
         return waiter
 
+    def asked_by(self, uid: str) -> Sequence[Ask]:
+        """What one who is of no group asks in its line."""
+        return self._asking.get(uid, ())
+
     def lost(self, times: Collection[str]) -> list[Waiter]:
         """Of these pods those who stand in a line."""
         return [self.lines[self._in_line[uid]].of(uid) for uid in times if uid in self._in_line]

@@ -143,6 +143,11 @@ class Line:
             return self._heads_again(user, self._all_heads(user, let_in))
         return self._all_heads(user, let_in)
 
+    def without(self, heads: Heads, uids: AbstractSet[str]) -> list[Candidate]:
+        """One user's heads, as if these, who are of no group, did not wait."""
+        nexts = (head if head.first.uid not in uids else self._next(head.first, uids) for head in heads)
+        return sorted(filter(None, nexts), key=lambda one: one.first.place)
+
     def least(self, *, let_in: dict[GangKey, set[str]]) -> Vector:
         """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
         if self._least is None:
@@ -155,6 +160,10 @@ class Line:
             found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
             self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
         return self._heads[user]
+
+    def _next(self, waiter: Waiter, uids: AbstractSet[str]) -> Candidate | None:
+        other = next((one for one in self.mates(waiter) if one.uid not in uids), None)
+        return Candidate(members=(other,), amounts=other.amounts) if other else None
 
     def _heads_again(self, user: str, heads: Heads) -> Heads:
         """Of these those who have lost turns; the same object as long as they are the same."""

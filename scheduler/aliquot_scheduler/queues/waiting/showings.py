@@ -16,7 +16,8 @@ long with each time more: no autoscaler has brought a node for that. The pause o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from math import inf
 
 import msgspec
 
@@ -71,6 +72,8 @@ class Showings:
         # For whom there is quota beside all who have room, and beside each other, by the last look; by uppermost queue.
         self.shown: set[str] = set()
         self._shown_below: dict[str, set[str]] = {}
+        # Before that no time is over, and no pause.
+        self._soonest = -inf
         # Who waits and has no gate any more, for whatever reason.
         self.lifted: set[str] = set()
 
@@ -102,6 +105,7 @@ class Showings:
     def replant(self, anew: Callable[[Waiter], Waiter]) -> None:
         """There are other queues or cards: who is shown counts otherwise, and who still is, the next look finds."""
         self.none_but_below(())
+        self._soonest = -inf
         for uid, held in self._held.items():
             self._held[uid] = msgspec.structs.replace(held, holder=anew(held.holder))
 
@@ -162,6 +166,8 @@ class Showings:
     def tell_time(self, now: float, *, minutes: Minutes) -> tuple[set[str], list[str]]:
         """It is so late; the queues in which a time, or a pause, is over, and whose time it is."""
         ended, uids_ended = set[str](), list[str]()
+        if now < self._soonest:
+            return ended, uids_ended
         for queue, uids in self._holders_in.items():
             lasts = minutes(queue)
             for uid in [uid for uid in uids if self._known[uid].since + MINUTE * lasts <= now]:
@@ -174,7 +180,15 @@ class Showings:
         # How often is forgotten a day after the pause.
         for asked in [asked for asked, (_, again) in self._in_vain.items() if again + _LONGEST_PAUSE <= now]:
             del self._in_vain[asked]
+        self._soonest = min(self._ends(minutes), default=inf)
         return ended, uids_ended
+
+    def _ends(self, minutes: Minutes) -> Iterator[float]:
+        for queue, uids in self._holders_in.items():
+            lasts = MINUTE * minutes(queue)
+            yield from (self._known[uid].since + lasts for uid in uids)
+        yield from (self._in_vain[asked][1] for asked in self._pausing)
+        yield from (again + _LONGEST_PAUSE for _, again in self._in_vain.values())
 
     def _end(self, uid: str, *, minutes: float) -> None:
         known, asked = self._known[uid], self._held[uid].asked
@@ -189,6 +203,8 @@ class Showings:
         self._let_go(held.holder.uid)
         self._held[held.holder.uid] = held
         self._holders_in.setdefault(held.holder.queue, set()).add(held.holder.uid)
+        # No queue shows for less.
+        self._soonest = min(self._soonest, self._known[held.holder.uid].since + MINUTE)
 
     def _let_go(self, uid: str) -> None:
         if held := self._held.pop(uid, None):
