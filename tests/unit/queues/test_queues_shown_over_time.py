@@ -258,6 +258,15 @@ def noted(stage: Stage, uid: str, *, labels: Mapping[str, str] | None = None, **
     stage.see(replace(pod, metadata=meta))
 
 
+def test_who_asks_something_else_by_now_is_shown_for_that() -> None:
+    """No node came for what it asked; in all that queues count the other is the same."""
+    stage = full({"a": queue(limit=100, autoscale=True)})
+    stage.submit("p", 100, queue="a")
+    assert [go(stage), go(stage, after=16 * MINUTE)] == [["p"], []]
+    noted(stage, "p", placement="spread")
+    assert go(stage, after=1.0) == ["p"]
+
+
 # What a tenant does to a pod as soon as it is shown.
 TRICKS: dict[str, Callable[[Stage, str], None]] = {
     "it is put into a queue that grows too": lambda stage, uid: noted(stage, uid, labels={NAMES.queue: "b"}),
