@@ -38,7 +38,8 @@ class Job:
     at: float
     runs: float
     compute: int = 100
-    memory: int = 1_000
+    # None where it is left out.
+    memory: int | None = 1_000
     pods: int = 1
     gpus: int = 0
     priority: int = 0

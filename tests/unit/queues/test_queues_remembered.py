@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 import msgspec
 import pytest
 
+from aliquot_core.inventory import Gpu
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
 from aliquot_scheduler.queues.letting_in import beside, showing
 from aliquot_scheduler.queues.letting_in.apart import Apart
@@ -19,12 +21,13 @@ from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
 from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.order import within_guarantee
 from aliquot_scheduler.queues.waiting.showings import Minutes, Showings
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
-from support.queue_replay import Job, Replay
+from support.centre import WALL, gpus, make_lease, make_node
+from support.queue_replay import FOR_EVER, Job, Replay
 from support.queue_stage import queue
 
 # Within a second what is due is not worked out anew, in either core.
@@ -46,6 +49,12 @@ GROWING = {
     for name, spec in (
         SPECS | {"p": queue(limit=1_500), "b": queue("o", weight=2, limit=900), "d": queue("p", limit=800)}
     ).items()
+}
+# And with limits of one model beside limits of all, memory among them.
+OF_MODELS = SPECS | {
+    "p": queue(limit=1_400, models={"*H100*": ModelQuota(compute=Quota(limit=300))}),
+    "c": queue("p", guarantee=300, limit=800),
+    "e": queue(limit=500, memory=Quota(limit=300_000), models={"*A100*": ModelQuota(memory=Quota(limit=150_000))}),
 }
 LEAVES = "abcde"
 NODES, CARDS = 6, 4
@@ -112,15 +121,21 @@ def looks_at_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def walk(
-    seed: int, *, specs: Mapping[str, QueueSpec] = SPECS, steps: int = 90
+    seed: int, *, specs: Mapping[str, QueueSpec] = SPECS, h100: int = 0, steps: int = 90
 ) -> tuple[list[object], int, tuple[int, int]]:
     """All that is decided, kept and told after each step; how many heads had nodes kept, and were shown or put out."""
     chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
     replay, told, had, in_sight = Replay(specs, nodes=NODES, cards=CARDS, settings=SETTINGS), list[object](), 0, [0, 0]
+    for number in range(h100):
+        join(replay, f"h{number}", gpus(f"h{number}", CARDS, model="NVIDIA H100 80GB HBM3"))
     for step in range(steps):
         replay.now += chance.choice(STEPS)
         for number in range(chance.choice((0, 1, 3)) if step else 40):
-            replay.submit(a_job(f"j{step:02}.{number:02}", chance, at=replay.now))
+            job = a_job(f"j{step:02}.{number:02}", chance, at=replay.now)
+            if h100 and job.compute and chance.random() < 0.3:
+                # Its part of the card on which it comes to lie.
+                job.memory = None
+            replay.submit(job)
         for name in chance.sample(sorted(replay.running), k=min(len(replay.running), chance.choice((0, 0, 1, 2)))):
             replay.end(name)
         waiting = sorted(name for name, job in replay.jobs.items() if job.admitted is None and job.pods == 1)
@@ -138,6 +153,14 @@ def walk(
         in_sight[0] += len(showings.shown)
         in_sight[1] += sum(map(showings.runs, notices)) - len(showings.shown)
     return told, had, (in_sight[0], in_sight[1])
+
+
+def join(replay: Replay, name: str, cards: Sequence[Gpu]) -> None:
+    """One more node, alive for ever."""
+    lease = make_lease(name, renewed="2026-11-21T10:00:01.000000Z")
+    spec = msgspec.structs.replace(lease.spec, lease_duration_seconds=FOR_EVER)
+    replay.picture.node_seen(make_node(name, cards))
+    replay.picture.lease_seen(msgspec.structs.replace(lease, spec=spec), wall=WALL)
 
 
 def a_job(name: str, chance: random.Random, *, at: float) -> Job:
@@ -191,3 +214,25 @@ def test_who_is_shown_is_as_if_everybody_was_judged_anew(
         for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
             assert mine == other, (seed, step)
     assert min(shown, put_out) > 50, f"{shown} were shown, {put_out} put out: hardly anybody"
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_who_is_over_a_limit_is_passed_over_as_if_it_was_asked_also_where_models_are_limited(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On whatever card: some leave out their memory, and have less of it on the one model than on the other."""
+    full = Walk._is_full
+    passed_over = Counter[str]()
+
+    def is_full(walk: Walk, name: str, line: Line) -> bool:
+        passed_over[name] += (found := full(walk, name, line))
+        return found
+
+    monkeypatch.setattr(Walk, "_is_full", is_full)
+    remembered, *_ = walk(seed, specs=OF_MODELS, h100=2, steps=70)
+    with monkeypatch.context() as patch:
+        forgetful(patch)
+        anew, *_ = walk(seed, specs=OF_MODELS, h100=2, steps=70)
+    for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
+        assert mine == other, step
+    assert passed_over.total() > 10, f"{passed_over}: lines were hardly ever passed over"

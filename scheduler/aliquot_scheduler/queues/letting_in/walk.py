@@ -23,6 +23,7 @@ from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sayings import Mark
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Heads, Line
@@ -92,7 +93,7 @@ class Walk:
         self._headed: set[str] = set()
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
-        # Of which no dimension of a model is limited, on the way up: there a limit that is reached is the last word.
+        # Of which no dimension of a model is limited, on the way up: there nobody is kept off a model for a limit.
         self._plain: dict[str, bool] = {}
         self.ask_cards()
 
@@ -168,7 +169,7 @@ class Walk:
         if not self._watched.has_patience(queue):
             return False
         least = line.least(let_in=self._let_in)
-        return self._ledger.over(queue, least) is not None and self._is_plain(queue)
+        return self._ledger.over(queue, least if self._is_plain(queue) else self._whatever_the_card(least)) is not None
 
     def _is_plain(self, queue: str) -> bool:
         if queue not in self._plain:
@@ -176,6 +177,11 @@ class Walk:
             of_models = [bool(dimensions.model_of(dim)) for dim in range(dimensions.cards)]
             self._plain[queue] = not self._ledger.is_limited(queue, of_models)
         return self._plain[queue]
+
+    def _whatever_the_card(self, least: Sequence[int]) -> Sequence[int]:
+        """What of that is asked on cards of any model: memory that is left out may come to less."""
+        cards = self._ledger.tree.dimensions.cards
+        return [amount if dim == COMPUTE or dim >= cards else 0 for dim, amount in enumerate(least)]
 
     def _note_first(self, queue: str, line: Line) -> None:
         """All of a line are passed over."""
