@@ -37,6 +37,7 @@ check: $(READY) ## Lint, types, layers
 
 bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md by hand
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/queues/events.py --events 100 --each
 
 bench-centre: $(READY) ## Measure the centre: its calls, and under a real kube-scheduler (needs `make cluster`; 15 minutes)
 	$(BIN)/python benchmarks/centre/calls.py
@@ -48,11 +49,11 @@ bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; go
 	$(BIN)/python benchmarks/placement/two_axes.py
 	$(BIN)/python benchmarks/placement/decision.py
 
-bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if they fall short (10 minutes)
+bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if they fall short (15 minutes)
 	$(BIN)/python benchmarks/queues/fairness.py
 	$(BIN)/python benchmarks/queues/kueue.py
 	$(BIN)/python benchmarks/queues/kueue.py --scale large
-	$(BIN)/python benchmarks/queues/events.py
+	$(BIN)/python benchmarks/queues/events.py --events 300 --each
 
 bench-isolation: $(READY) ## Measure isolation on the fake driver, all of it (gcc; 5 minutes, with nothing else at work)
 	@cat /proc/loadavg
