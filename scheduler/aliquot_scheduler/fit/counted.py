@@ -58,11 +58,15 @@ def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = 
         return ""
     left = {name: one[axis] for name, one in there.items() if one[axis] < asked[axis]}
     left_of = f"{_amount(max(0, *left.values()), axis)} left of {asked[axis]} asked"
+    told = max(picture.hosts.own_told(name)[axis] for name in left)
+    if told < asked[axis]:
+        # For reasons of its own, and nobody's end would help: a plugin that is not there, say.
+        they = agreed(len(left), "the kubelet offers", "their kubelets offer")
+        return f"{left_of}: {they} {_amount(told, axis)}"
     why = _strays(left, axis, picture=picture, named=named)
     if axis == _BEST_EFFORT:
         return f"{left_of}: {why}" if why else _places(left, picture=picture)
     why = why or _on_sick([picture.nodes[name] for name in left], axis, picture=picture)
-    # Else the kubelet tells of less than its GPUs have, for its own reasons.
     return f"{left_of}: {why}" if why else left_of
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from support.centre import NAMES, Asked, counting
+from support.centre import NAMES, Asked, asks, counting
 from support.counting_stage import counted, falls_sick, said, staged
 from support.queue_stage import Stage, queue
 from support.reclaim_stage import ReclaimStage
@@ -120,4 +120,31 @@ def test_only_nodes_that_lack_it_are_told_of() -> None:
     stage.beat()
     stage.submit("q", 30, 1_000)
     assert stage.round() == []
-    assert said(stage, "q") == ("NoNode", "2 nodes have room on their GPUs: 20 % of compute left of 30 asked")
+    why = "20 % of compute left of 30 asked: the kubelet offers 20 % of compute"
+    assert said(stage, "q") == ("NoNode", f"2 nodes have room on their GPUs: {why}")
+
+
+# How many nodes there are, what is asked, and what is told where kubelets offer 20 % and no places.
+OFFERED: list[tuple[int, Asked, str]] = [
+    (1, (50, 5_000), "10 % of compute left of 50 asked: the kubelet offers 20 % of compute"),
+    (2, (50, 5_000), "20 % of compute left of 50 asked: their kubelets offer 20 % of compute"),
+    (1, (None, 600), "0 places for best effort left of 1 asked: the kubelet offers 0 places for best effort"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "asked", "why"), OFFERED)
+def test_who_waits_since_a_kubelet_offers_less_than_its_gpus_have_is_told_so(
+    nodes: int, asked: Asked, why: str
+) -> None:
+    """Nobody's end would help: a pod without a grant that has its part of it is not to be blamed."""
+    stage = staged(*[2] * nodes)
+    stray = asks("stray", 10, None, namespace="kube-system")
+    stage.see(replace(stray, spec=replace(stray.spec, node_name="n0")))
+    for known in list(stage.picture.nodes.values()):
+        status = known.node.status
+        told = {**status.allocatable, NAMES.compute: "20", NAMES.best_effort: "0"}
+        stage.picture.node_seen(replace(known.node, status=replace(status, allocatable=told)))
+    stage.beat()
+    stage.submit("q", *asked)
+    assert stage.round() == []
+    assert said(stage, "q")[1].partition(": ")[2] == why
