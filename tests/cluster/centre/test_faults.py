@@ -150,13 +150,13 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
         cluster.wait_for("nobody to go", lambda: centre.logged("no pod is evicted for another")[refused:] or None)
         cluster.wait_for("it to be told", lambda: _unschedulable(cluster, much))
         centre.replicas[0].process.stop()
-        more = important("more", 55)
-        cluster.wait_for(
-            "nobody to answer", lambda: "connection refused" in (_unschedulable(cluster, more) or "") or None
-        )
-        stay = [one for one in (*slices, *others) if one not in gone]
-        assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in stay)
-        centre.replicas[0].start()
+        try:
+            more = important("more", 55)
+            cluster.wait_for("nobody to answer", lambda: "refused" in (_unschedulable(cluster, more) or "") or None)
+            stay = [one for one in (*slices, *others) if one not in gone]
+            assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in stay)
+        finally:
+            centre.replicas[0].start()
 
 
 def _requesting(wanted: Json, milli: int) -> Json:
