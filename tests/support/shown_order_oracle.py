@@ -1,18 +1,19 @@
 """In which order pods are shown to a cluster autoscaler, by the rule of docs/queues.md, from who is shown since when.
 
 At each level the higher priority goes first; then the queue of which the smaller part is shown now and was lately, by
-weight; in a queue the user in the same way; of one user's pods the one that comes first in its line.
+weight; in a queue the user in the same way; of one user's pods who has lost a turn, then the one that comes first in
+its line.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.waiting.showings import MINUTE
-from aliquot_scheduler.queues.waiting.waiter import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Place, Waiter
 from support.queue_stage import Stage
 
 # A queue, or a user of one.
@@ -33,6 +34,7 @@ class ShownOrderOracle:
         self._at = 0.0
         # Of how many pairs it was seen that they are shown in the right order.
         self.pairs = 0
+        self._lost: Collection[str] = ()
 
     def led_anew(self, world: Stage, *, minutes: float) -> None:
         """Another leader knows the last time of each that is there, and is charged for it."""
@@ -52,8 +54,9 @@ class ShownOrderOracle:
         showings = world.queues.register.showings
         return [holder for one in world.queues.waiting() if (holder := showings.holder(one.uid))]
 
-    def check(self, world: Stage, running: Sequence[Waiter], new: Iterable[Waiter]) -> None:
-        """These were shown by a look, one after the other."""
+    def check(self, world: Stage, running: Sequence[Waiter], new: Iterable[Waiter], *, lost: Collection[str]) -> None:
+        """These were shown by a look, one after the other; `lost` have no gate since they have lost turns (UIDs)."""
+        self._lost = lost
         held, new = _sums(running, world), list(new)
         for one, other in combinations(new, 2):
             if _top(one, world) == _top(other, world) and not (one.group or other.group):
@@ -73,7 +76,7 @@ class ShownOrderOracle:
         if one.queue == other.queue:
             mine, others = (self._part((of.queue, of.user), held, (1, 1), world) for of in (one, other))
             assert mine <= others + _LITTLE, (one.uid, other.uid, mine, others)
-            assert one.user != other.user or one.place < other.place, (one.uid, other.uid)
+            assert one.user != other.user or self._place(one) < self._place(other), (one.uid, other.uid)
             return
         ways = [list(reversed(ledger.tree.path(of.queue))) for of in (one, other)]
         mine_at, others_at = next(pair for pair in zip(*ways, strict=False) if pair[0] != pair[1])
@@ -86,6 +89,9 @@ class ShownOrderOracle:
                 for name, weight in zip((mine_at, others_at), weights, strict=True)
             )
             assert mine <= others + _LITTLE, (one.uid, other.uid, mine_at, mine, others_at, others)
+
+    def _place(self, one: Waiter) -> tuple[bool, Place]:
+        return one.uid not in self._lost, one.place
 
     def _part(self, who: _Who, held: Mapping[_Who, _Both], weight: Sequence[int], world: Stage) -> float:
         lately, now = self._lately(who, now=world.now), held.get(who, _NOTHING)

@@ -274,9 +274,10 @@ def test_who_lost_a_turn_has_another_whatever_becomes_of_others_pods(hog: Hog, c
 def test_pods_that_lost_turns_of_eight_users_leave_all_cards_to_others() -> None:
     """All of them try at one instant, and for three turns after that nobody does."""
     stage = Stage({"a": queue(), "b": queue()}, nodes=(4,))
-    for number in range(32):
-        stage.submit(f"c{number}", 100, queue="a", user=f"u{number // 4}")
-    while len(stage.queues.register.probation.times) < 32:
+    for number in range(64):
+        stage.submit(f"c{number}", 5, queue="a", user=f"u{number % 8}")
+        stage.round(after=STEP)
+    while len(stage.queues.register.probation.times) < 64:
         stage.round(after=STEP)
     for number in range(12):
         stage.submit(f"g{number}", 400, queue="b", user="good", notes={"gpus": "4"})

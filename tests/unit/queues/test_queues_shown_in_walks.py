@@ -93,7 +93,7 @@ class Growing(QueueWorld):
                 {uid for uid in growth.showings.lifted if uid not in growth.showings},
             )
             found = look(growth, now=now)
-            self.order.check(self, running, [one for one, _ in found if one.uid not in lost])
+            self.order.check(self, running, [one for one, _ in found], lost=lost)
             self.order.settle(self)
             shown = set(growth.showings.shown)
             growth.look_anew()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import Quota
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from support.centre import NAMES, gpus, make_node
 from support.growing import MINUTE, full, go, led_anew, lifted, shown
 from support.queue_stage import Stage, queue
@@ -230,6 +230,55 @@ def test_who_has_lost_a_turn_is_shown_before_any_gate_is_lifted() -> None:
     assert "y" in go(stage)
     go(stage, after=10 * MINUTE)
     assert (shown(stage), [uid for uid in lifted(stage) if uid != "lost"]) == (["lost"], [])
+
+
+@pytest.mark.parametrize("priority", [0, 1000])
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"a": queue(limit=100, autoscale=True)},
+        {"o": queue(limit=100), "a": queue("o", autoscale=True), "b": queue("o", autoscale=True)},
+    ],
+    ids=["one queue", "two queues"],
+)
+def test_who_loses_turns_is_shown_no_sooner_than_others_for_that(specs: Mapping[str, QueueSpec], priority: int) -> None:
+    """Twelve of one user's pods have lost theirs, of whatever priority: after one of them another user's is shown."""
+    stage = Stage({**specs, "other": queue()}, nodes=(1,))
+    for number in range(12):
+        stage.submit(f"hog{number}", 100, 1_000 + number, queue="a", user="hog", priority=priority)
+    while len(stage.queues.register.probation.times) < 12:
+        stage.lift(*stage.round(after=5.0))
+    stage.submit("x", 100, queue="other", user="x")
+    while not stage.pods["x"].spec.node_name:
+        found = stage.round(after=5.0)
+        stage.bind(*[uid for uid in found if uid == "x"])
+    stage.submit("mine", 100, queue="b" if "b" in specs else "a", user="me")
+    began = stage.now
+    while "mine" not in shown(stage):
+        go(stage, after=30.0)
+        assert stage.now - began <= 16 * MINUTE
+
+
+def test_who_has_lost_a_turn_is_not_shown_as_long_as_the_same_was_shown_in_vain() -> None:
+    """It waits for the pause, as whoever has a gate does."""
+    stage = full({"a": queue(limit=100, autoscale=True)}, taken=1)
+    for uid in ("lost", "lost-too"):
+        stage.submit(uid, 90, queue="a")
+    stage.lift(*stage.promised(stage.round()))
+    while len(stage.queues.register.probation.times) < 2:
+        stage.lift(*stage.round(after=5.0))
+    stage.submit("y", 99, queue="other")
+    while "y" not in go(stage, after=5.0):
+        pass
+    while not shown(stage):
+        go(stage, after=30.0)
+    began = stage.now
+    while shown(stage):
+        go(stage, after=30.0)
+    over = stage.now
+    while not shown(stage):
+        go(stage, after=30.0)
+    assert stage.now - over == over - began == 15 * MINUTE
 
 
 def test_a_group_is_shown_whole_or_not_at_all() -> None:

@@ -6,12 +6,12 @@ the rest is shown. While that is found they are charged, so that no more is show
 who is shown takes no place in the line, no share, no quota, and no card from anybody; nor does it lose patience, for
 which nodes or quota would be kept for it: a node is to come.
 
-A gate that is lifted stays so, whoever comes first in another round. So those are charged first of all who have none
-any more: whose time runs, in the order in which they were shown (`waiting/showings.py`), then who has lost a turn. For
-whom there is no quota beside them any more is put out, and is charged all the same as long as its time runs, where it
-was shown, wherever it waits by now: new ones are shown only in what all that leaves, least shown first
-(`showing_order.py`). So no gate is lifted by quota that another pod was shown by in this round or any before, before
-that one's time is over.
+A gate that is lifted stays so, whoever comes first in another round. So those are charged first of all whose time runs,
+in the order in which they were shown (`waiting/showings.py`). For whom there is no quota beside them any more is put
+out, and is charged all the same as long as its time runs, where it was shown, wherever it waits by now: new ones are
+shown only in what all that leaves, least shown first (`showing_order.py`). So no gate is lifted by quota that another
+pod was shown by in this round or any before, before that one's time is over. Of one user's those come first who have no
+gate any more since they lost a turn; before others' they do not, or who loses turns would be shown before all.
 
 Without room is whoever would be let in if there were no end of cards. So who waits only because free cards are held
 back for guarantees, or kept idle by reservations, is shown: the next node is for it. Who is kept out under a ceiling,
@@ -25,8 +25,10 @@ and not 20.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain
 
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.judging.elsewhere import admissible
@@ -40,6 +42,7 @@ from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Order
 from aliquot_scheduler.queues.waiting.showings import Showings
+from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
 
 MOST_SHOWN = 100
@@ -103,9 +106,8 @@ class Showing:
         return list(self._shown.values())
 
     def _again(self) -> list[Waiter]:
-        """Who has no gate any more, and may be shown if there is quota; of those not shown yet no more than a list."""
-        stand = [one for one in map(self._as_it_stands, self._running) if one]
-        stand += self._lost()[: max(0, MOST_SHOWN - len(stand))]
+        """Whose time runs, and who may be shown if there is quota."""
+        stand = filter(None, map(self._as_it_stands, self._running))
         return [one for one in stand if one.queue in self._queues and not self._hall.is_never(one)]
 
     def _show_all_again(self, waiters: Sequence[Waiter]) -> None:
@@ -130,11 +132,6 @@ class Showing:
         waiter = self._hall.standing(holder.uid)
         return waiter if waiter and self._showings.is_as_shown(waiter) else None
 
-    def _lost(self) -> list[Waiter]:
-        """Who has no gate, and no time of its own: its turn had room, and led to nothing."""
-        lost = (uid for uid in self._showings.lifted if uid not in self._showings)
-        return sorted(filter(None, map(self._hall.standing, lost)), key=lambda one: one.place)
-
     def _show_again(self, waiter: Waiter) -> None:
         candidate = self._whole(waiter) if waiter.uid not in self._shown else None
         if candidate is not None:
@@ -158,8 +155,11 @@ class Showing:
         return Candidate(members=members, amounts=summed(members))
 
     def _is_out_already(self, waiter: Waiter) -> bool:
-        lost = waiter.uid in self._showings.lifted and waiter.uid not in self._showings
-        return lost or self._showings.is_as_shown(waiter)
+        return self._has_lost(waiter.uid) or self._showings.is_as_shown(waiter)
+
+    def _has_lost(self, uid: str) -> bool:
+        """Whether it has no gate, and no time of its own: its turn had room, and led to nothing."""
+        return uid in self._showings.lifted and uid not in self._showings
 
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate, kept off models of which its queue has none for it; or why it is within no quota."""
@@ -186,7 +186,7 @@ class Showing:
         if line is None or len(self._shown) >= MOST_SHOWN:
             return None
         for user in self._shares.in_order(queue, line.users()):
-            for head in self._heads(queue, line, user):
+            for head in chain(self._lost_of(queue, user), self._heads(queue, line, user)):
                 if (queue, head.first.mark) in self._passed or self._hall.is_never(head.first):
                     continue
                 if all(map(self._may_be_shown, head.members)):
@@ -201,6 +201,22 @@ class Showing:
         if (queue, user) not in self._others or self._others[queue, user][0] is not heads:
             self._others[queue, user] = heads, line.without(heads, self._apart.together)
         return self._others[queue, user][1]
+
+    def _lost_of(self, queue: str, user: str) -> Iterator[Candidate]:
+        """Of a user's who have lost turns those who are not shown yet."""
+        for candidate in self._lost.get((queue, user), ()):
+            if not any(member.uid in self._shown for member in candidate.members):
+                yield candidate
+
+    @cached_property
+    def _lost(self) -> Mapping[Whose, Sequence[Candidate]]:
+        """Who has lost turns and stands in a line, once all are shown whose time runs."""
+        found = defaultdict[Whose, dict[str, Candidate]](dict)
+        standing = filter(None, map(self._hall.standing, filter(self._has_lost, self._showings.lifted)))
+        for waiter in sorted(standing, key=lambda one: one.place):
+            if candidate := self._whole(waiter):
+                found[waiter.queue, waiter.user].setdefault(candidate.uid, candidate)
+        return {who: list(candidates.values()) for who, candidates in found.items()}
 
     def _may_be_shown(self, waiter: Waiter) -> bool:
         """Not while the time runs for which it was shown elsewhere; nor as long as the same was shown in vain."""
