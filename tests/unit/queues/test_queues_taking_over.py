@@ -55,6 +55,29 @@ def test_who_is_on_the_way_is_charged_where_it_was_let_in_whoever_leads() -> Non
     assert [waiter.queue for waiter in after.queues.waiting()] == ["b"]
 
 
+@pytest.mark.parametrize("anew", [False, True], ids=["", "another leader"])
+@pytest.mark.parametrize("is_bound", [False, True], ids=["on its way", "bound"])
+def test_who_is_let_in_and_relabelled_is_charged_where_it_was_let_in(*, is_bound: bool, anew: bool) -> None:
+    """Else a tenant would give quota back that it goes on using; once the turn is lost the label counts."""
+    specs = {"a": queue(limit=100), "b": queue(limit=100)}
+    stage = Stage(specs)
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["p"]
+    (stage.bind if is_bound else stage.lift)("p")
+    pod = stage.pods["p"]
+    stage.see(replace(pod, metadata=replace(pod.metadata, labels={NAMES.queue: "b"})))
+    if anew:
+        before, stage = stage, Stage(specs)
+        stage.see(before.pods["p"])
+    stage.submit("q", 100, queue="a")
+    assert stage.round(after=1.0) == []
+    assert (stage.used("a")[0], stage.used("b")[0]) == (100, 0)
+    assert ("q" in stage.round(after=31.0)) is not is_bound
+    # It may have its next turn at once.
+    where = {waiter.uid: waiter.queue for waiter in stage.queues.waiting()}
+    assert (where.get("p") or stage.queues.charged_in("p")) == ("a" if is_bound else "b")
+
+
 @pytest.mark.parametrize(
     ("notes", "specs"),
     [({}, {"a": queue(namespaces=()), "b": queue()}), ({NAMES.charged: "a"}, {"b": queue()})],
