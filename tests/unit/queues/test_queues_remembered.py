@@ -13,9 +13,11 @@ import pytest
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
 from aliquot_scheduler.queues.letting_in import beside, showing
+from aliquot_scheduler.queues.letting_in import walk as walking
 from aliquot_scheduler.queues.letting_in.apart import Apart
 from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.growth import Growth
+from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.patience import Patience
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
@@ -120,12 +122,23 @@ def looks_at_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Apart, "have_quota", one_by_one)
 
 
+def in_so_small_a_cluster(patch: pytest.MonkeyPatch) -> None:
+    """All would be looked at closely."""
+    patch.setattr(beside, "_MOST_ASKED_IN_VAIN", 0)
+    patch.setattr(walking, "_SHORT", 0)
+
+
 def walk(
     seed: int, *, specs: Mapping[str, QueueSpec] = SPECS, h100: int = 0, steps: int = 90
-) -> tuple[list[object], int, tuple[int, int]]:
+) -> tuple[list[tuple[object, ...]], int, tuple[int, int]]:
     """All that is decided, kept and told after each step; how many heads had nodes kept, and were shown or put out."""
     chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
-    replay, told, had, in_sight = Replay(specs, nodes=NODES, cards=CARDS, settings=SETTINGS), list[object](), 0, [0, 0]
+    replay, told, had, in_sight = (
+        Replay(specs, nodes=NODES, cards=CARDS, settings=SETTINGS),
+        list[tuple[object, ...]](),
+        0,
+        [0, 0],
+    )
     for number in range(h100):
         join(replay, f"h{number}", gpus(f"h{number}", CARDS, model="NVIDIA H100 80GB HBM3"))
     for step in range(steps):
@@ -185,8 +198,7 @@ def a_job(name: str, chance: random.Random, *, at: float) -> Job:
 def test_what_is_remembered_decides_as_if_it_was_worked_out(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pods in the same places, the same nodes for the same heads, the same words, after each step."""
     kept = 0
-    # In so small a cluster all would be looked at closely.
-    monkeypatch.setattr(beside, "_MOST_ASKED_IN_VAIN", 0)
+    in_so_small_a_cluster(monkeypatch)
     for seed in range(first, first + 2):
         remembered, had, _ = walk(seed)
         kept += had
@@ -236,3 +248,54 @@ def test_who_is_over_a_limit_is_passed_over_as_if_it_was_asked_also_where_models
     for step, (mine, other) in enumerate(zip(remembered, anew, strict=True)):
         assert mine == other, step
     assert passed_over.total() > 10, f"{passed_over}: lines were hardly ever passed over"
+
+
+def _may_fit(walk: Walk, candidate: Candidate) -> bool:
+    return candidate.shape not in walk._refused
+
+
+def _was_not_refused(walk: Walk, candidate: Candidate) -> bool:
+    if candidate.number >= len(walk._may):
+        walk.ask_cards()
+    return bool(walk._may[candidate.number])
+
+
+# What is passed over without a look, and how all of it is looked at; and whether the words are the same then too.
+SKIPS: dict[str, tuple[type, str, Callable[..., object], bool]] = {
+    "a round, since no card has room for anybody": (Walk, "is_over", lambda _, __: False, True),
+    "a line of which nobody could come in": (Walk, "is_hopeless", lambda _, __, ___: False, True),
+    "users for whose pods no card has room": (Walk, "_able", lambda _, __, ___: None, True),
+    "a user for none of whose pods a card has room": (Walk, "_none_able", lambda _, __: False, True),
+    "places in a line for which no card has room": (
+        Walk,
+        "_places",
+        lambda _, heads, start, __: range(start, len(heads)),
+        True,
+    ),
+    "pods for which no card has room": (Walk, "may_fit", _may_fit, True),
+    "shapes for which no card was found": (Walk, "may_fit", _was_not_refused, False),
+    "pods to which others' nodes leave no room": (Keeping, "leaves_room", lambda _: lambda _: True, False),
+}
+
+
+@pytest.fixture(scope="module")
+def as_it_is() -> list[tuple[object, ...]]:
+    """A walk with all of that passed over."""
+    with pytest.MonkeyPatch.context() as patch:
+        in_so_small_a_cluster(patch)
+        told, kept, _ = walk(3, steps=50)
+    assert kept > 50, "nodes were hardly kept for anybody"
+    return told
+
+
+@pytest.mark.parametrize("row", SKIPS)
+def test_what_is_passed_over_would_be_refused(
+    row: str, as_it_is: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at or not, the same pods come in the same places; of two skips alone there is less to say."""
+    where, what, instead, words = SKIPS[row]
+    in_so_small_a_cluster(monkeypatch)
+    monkeypatch.setattr(where, what, instead)
+    looked_at, _, _ = walk(3, steps=50)
+    for step, (mine, other) in enumerate(zip(as_it_is, looked_at, strict=True)):
+        assert mine == other if words else mine[:2] == other[:2], step

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.letting_in import showing
-from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, make_node
 from support.queue_stage import queue
@@ -44,10 +44,12 @@ class Growing(QueueWorld):
     def _spec(self, name: str) -> QueueSpec:
         if self.chance.random() < 0.1:
             return replace(super()._spec(name), autoscale=True, stop="")
+        weight = self.chance.choice((1, 1, 2, 4))
         return queue(
             self.chance.choice(("o", "o", "p", "")) if name in "abc" else "",
             limit=self.chance.choice((None, 100, 150, 200, 300)),
-            weight=self.chance.choice((1, 1, 2, 4)),
+            weight=weight,
+            memory=Quota(weight=weight),
             priority=self.chance.choice((0, 0, 0, 1)),
             stop=self.chance.choice(("", "", "", "", "", "", "", "hold")),
             autoscale=self.chance.random() < 0.9,
@@ -146,5 +148,5 @@ def walk(seed: int) -> Growing:
 def test_no_walk_shows_more_than_quota_allows(first: int) -> None:
     """Neither at one instant, nor by gates that were lifted before; each when its turn has come, and for its time."""
     worlds = [walk(seed) for seed in range(first, first + 20)]
-    assert sum(world.showings.count for world in worlds) > 60, "these walks show hardly anybody"
-    assert sum(world.order.pairs for world in worlds) > 20, "these walks compare hardly anybody"
+    assert sum(world.showings.count for world in worlds) > 40, "these walks show hardly anybody"
+    assert sum(world.order.pairs for world in worlds) > 10, "these walks compare hardly anybody"
