@@ -4,10 +4,10 @@ Who lies on several cards leaves all of them, and so does a group that goes as a
 the other, so others may have been taken before, each for a card of its own: `b` for one card of a pod that wants two,
 then `a`, who had two, for the other. With `a` gone the pod may lie on both of those, and `b` may stay.
 
-Asked once nobody else can be spared, so all who leave something over have to go in any case.
+Asked once nobody else can be spared, so all who leave something over have to go in any case; and once those who come
+are held to the models on which they lie, of which queues say something (`Enrolment.held_to`).
 
-What must always hold: nobody more goes for it; whoever comes has room beside all who stay, on GPUs of the same models
-as before, since by those queues were asked.
+What must always hold: nobody more goes for it, and whoever comes has room beside all who stay.
 """
 
 from __future__ import annotations
@@ -107,13 +107,9 @@ class Gathering:
     def _free_place(self, place: Place, *, nodes: Collection[str]) -> Place | None:
         for name in self._elsewhere(place, nodes):
             option = self._trying.option(place.waiter, self._scene.picture.nodes[name], only=place.gpus)
-            if option is not None and not option.victims and self._models(option.place) <= self._models(place):
+            if option is not None and not option.victims:
                 return option.place
         return None
-
-    def _models(self, place: Place) -> set[str]:
-        known = self._scene.picture.nodes[place.node]
-        return {known.inventory.gpus[known.columns[gpu]].model for gpu in place.claims}
 
 
 def most_harmful_first(victims: Iterable[Resident], *, trying: Trying) -> list[list[Resident]]:
