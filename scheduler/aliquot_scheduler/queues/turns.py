@@ -5,8 +5,8 @@ is what others ask and tell: what was seen, what came of turns, and why a pod wa
 
 A gate that was lifted can't be put back. So a pod that was let in and found no node within its promise's time (its CPU
 is nowhere free, say) loses its turn: room and quota go to others, the extender refuses the pod, and after a while that
-grows with each time it gets a new turn (`waiting/probation.py`). kube-scheduler is told of that by a change of the pod;
-by itself it would look again after five minutes. Where it has not looked at the pod, and asked for no other either
+grows with each time it gets a new turn (`waiting/lost_turns.py`). kube-scheduler is told of that by a change of the
+pod; by itself it would look again after five minutes. Where it has not looked at the pod, and asked for no other either
 lately, the first new turn comes at once; where the pod's scheduler has never asked for any, the next one comes late.
 """
 
@@ -31,7 +31,7 @@ from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.inside import Way
-from aliquot_scheduler.queues.waiting.probation import at_the_next
+from aliquot_scheduler.queues.waiting.lost_turns import at_the_next
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules

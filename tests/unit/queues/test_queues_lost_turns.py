@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from math import inf
 
@@ -13,8 +14,10 @@ from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.queues.waiting.probation import FADES, PART, TRIES, at_the_next
+from aliquot_scheduler.queues.waiting.lost_turns import FADES, PART, TRIES, at_the_next
+from support.centre import NAMES
 from support.queue_stage import Stage, queue
+from support.queue_world import STEPS, QueueWorld
 
 replace = msgspec.structs.replace
 
@@ -71,7 +74,7 @@ def test_once_they_have_lost_their_turns_others_come_in_at_once(specs: dict[str,
     """They have a quarter of the cards at the most, whether anybody waits or not."""
     stage = Careless(specs, pods=24)
     stage.goes_on(900.0)
-    lost = stage.queues.register.probation.times
+    lost = stage.queues.register.lost_turns.times
     assert len(lost) == 24
     for _ in range(60):
         stage.goes_on(STEP)
@@ -110,7 +113,7 @@ def test_a_user_in_doubt_keeps_no_card_for_who_may_not_come_yet() -> None:
 def test_those_who_lost_turns_have_a_quarter_of_all_turns_at_a_time() -> None:
     """Small ones would fill all slots otherwise."""
     stage = Careless({}, cards=16, pods=504, compute=1)
-    while len(stage.queues.register.probation.times) < 504:
+    while len(stage.queues.register.lost_turns.times) < 504:
         stage.goes_on(STEP)
     most = 0
     for _ in range(80):
@@ -126,8 +129,8 @@ def test_nobody_who_lost_a_turn_is_forgotten() -> None:
         stage.good(f"g{number}", 100)
         stage.goes_on(60.0)
         stage.end(*[uid for uid in stage.pods if uid.startswith("g") and stage.pods[uid].spec.node_name])
-    assert sorted(stage.queues.register.probation.times) == sorted(f"c{number}" for number in range(8))
-    assert min(stage.queues.register.probation.times.values()) > 2
+    assert sorted(stage.queues.register.lost_turns.times) == sorted(f"c{number}" for number in range(8))
+    assert min(stage.queues.register.lost_turns.times.values()) > 2
 
 
 def test_one_that_stands_in_line_without_room_keeps_no_other_from_trying() -> None:
@@ -137,9 +140,9 @@ def test_one_that_stands_in_line_without_room_keeps_no_other_from_trying() -> No
     stage.goes_on(3 * PROMISE)
     stage.good("g", 100)
     assert stage.goes_on(600.0, until="g") <= PROMISE + STEP
-    before = stage.queues.register.probation.times["c9"]
+    before = stage.queues.register.lost_turns.times["c9"]
     stage.goes_on(900.0)
-    assert stage.queues.register.probation.times["c9"] > before
+    assert stage.queues.register.lost_turns.times["c9"] > before
 
 
 def test_a_pod_that_lost_a_turn_stands_behind_its_user_s_others() -> None:
@@ -193,9 +196,8 @@ def test_who_is_gone_leaves_its_user_in_doubt_and_nothing_else() -> None:
     """For an hour: else who deletes what has lost its turn, and makes it anew, would come as everybody does."""
     stage = Careless({"a": queue()}, pods=1)
     stage.goes_on(2 * PROMISE)
-    probation = stage.queues.register.probation
     stage.gone("c0")
-    assert "c0" not in probation
+    assert "c0" not in stage.queues.register.lost_turns
     lost = stage.now
     for number in range(8):
         stage.submit(f"c1{number}", 100, queue="a", user="careless")
@@ -235,7 +237,7 @@ def plays(stage: Stage, hog: Hog, *, until: Callable[[], bool], hours: float = 6
     born: dict[str, float] = {}
     made, began = 0, stage.now
     while not until():
-        lost = stage.queues.register.probation.times
+        lost = stage.queues.register.lost_turns.times
         for uid in [uid for uid in born if stage.now - born[uid] >= hog.age or lost.get(uid, 0) >= hog.losses]:
             del born[uid]
             stage.gone(uid)
@@ -263,7 +265,7 @@ def test_who_lost_a_turn_has_another_whatever_becomes_of_others_pods(hog: Hog, c
         # For its limit, as somebody always does.
         stage.submit("waits", 10, 1000, queue="c", user="third")
     stage.submit("mine", compute, queue="b", user="me")
-    lost = stage.queues.register.probation.times
+    lost = stage.queues.register.lost_turns.times
     plays(stage, hog, until=lambda: lost.get("mine", 0) == 1)
     for before in (1, 2):
         rest = at_the_next(5.0 * 2.0 ** (before - 1))
@@ -277,7 +279,7 @@ def test_pods_that_lost_turns_of_eight_users_leave_all_cards_to_others() -> None
     for number in range(64):
         stage.submit(f"c{number}", 5, queue="a", user=f"u{number % 8}")
         stage.round(after=STEP)
-    while len(stage.queues.register.probation.times) < 64:
+    while len(stage.queues.register.lost_turns.times) < 64:
         stage.round(after=STEP)
     for number in range(12):
         stage.submit(f"g{number}", 400, queue="b", user="good", notes={"gpus": "4"})
@@ -288,6 +290,64 @@ def test_pods_that_lost_turns_of_eight_users_leave_all_cards_to_others() -> None
         stage.end(f"g{number}")
         while stage.now < began + 70.0 * (number + 1):
             stage.round(after=STEP)
+
+
+class Remade(QueueWorld):
+    """A world in which every other pod can't be bound by anybody, and some of those are made anew."""
+
+    def __init__(self) -> None:
+        self.bindable = False
+        super().__init__()
+
+    def with_room(self) -> list[str]:
+        """Who can be bound, by the last letter of the name."""
+        return [uid for uid in super().with_room() if self.bindable or not ord(uid[-1]) % 2]
+
+    def lose(self) -> None:
+        """Turns end, and rests."""
+        self.now += self.chance.choice((5.0, 31.0, 31.0, 125.0))
+        self.desk.tell_time(self.now)
+
+    def remake(self) -> None:
+        """One that has lost a turn is deleted, or all are of a user, and as many made anew."""
+        lost = self.queues.register.lost_turns
+        for uid in [uid for uid in sorted(self.pods) if uid in lost and self.chance.random() < 0.5]:
+            self.gone(uid)
+            self.create()
+
+    def relabel(self) -> None:
+        """One that has lost a turn names another queue."""
+        if lost := sorted(self.queues.register.lost_turns.times):
+            pod = self.pods[self.chance.choice(lost)]
+            labels = pod.metadata.labels | {NAMES.queue: self.chance.choice("abc")}
+            self.see(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+
+    def check(self) -> None:
+        """Who is bound or gone has lost no turn."""
+        super().check()
+        lost = self.queues.register.lost_turns.times
+        assert lost.keys() <= {uid for uid, pod in self.pods.items() if not pod.spec.node_name}
+
+
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_walks_with_pods_that_are_made_anew_leave_nothing_behind(first: int) -> None:
+    """Nothing else breaks by them; once they can be bound all are, and after an hour nothing is known of anybody."""
+    steps = [step.__name__ for step, times in STEPS.items() for _ in range(times)]
+    steps += ["create"] * 8 + ["lose"] * 12 + ["let_in"] * 8 + ["remake", "relabel"] * 3
+    for seed in range(first, first + 8):
+        world = Remade()
+        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        for name in world.chance.choices(steps, k=80):
+            getattr(world, name)()
+            world.check()
+        world.bindable = True
+        world.go_on()
+        for uid in list(world.pods):
+            world.gone(uid)
+        world.now += FADES
+        world.round()
+        known = vars(world.queues.register.lost_turns)
+        assert not any(value for value in known.values() if isinstance(value, dict)), known
 
 
 # --- whose scheduler asks for nothing ---------------------------------------------------------------------------------

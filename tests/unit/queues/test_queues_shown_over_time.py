@@ -246,7 +246,7 @@ def test_who_loses_turns_is_shown_no_sooner_than_others_for_that(specs: Mapping[
     stage = Stage({**specs, "other": queue()}, nodes=(1,))
     for number in range(12):
         stage.submit(f"hog{number}", 100, 1_000 + number, queue="a", user="hog", priority=priority)
-    while len(stage.queues.register.probation.times) < 12:
+    while len(stage.queues.register.lost_turns.times) < 12:
         stage.lift(*stage.round(after=5.0))
     stage.submit("x", 100, queue="other", user="x")
     while not stage.pods["x"].spec.node_name:
@@ -265,7 +265,7 @@ def test_who_has_lost_a_turn_is_not_shown_as_long_as_the_same_was_shown_in_vain(
     for uid in ("lost", "lost-too"):
         stage.submit(uid, 90, queue="a")
     stage.lift(*stage.promised(stage.round()))
-    while len(stage.queues.register.probation.times) < 2:
+    while len(stage.queues.register.lost_turns.times) < 2:
         stage.lift(*stage.round(after=5.0))
     stage.submit("y", 99, queue="other")
     while "y" not in go(stage, after=5.0):

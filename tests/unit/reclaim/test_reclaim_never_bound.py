@@ -95,7 +95,7 @@ def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
     stage = Borrowed()
     stage.submit("x", 100, queue="own", user="own")
     assert len(stage.step()) == 1
-    while "x" not in stage.queues.register.probation.times:
+    while "x" not in stage.queues.register.lost_turns.times:
         stage.step()
     stage.submit("y", 100, queue="own", user="own")
     assert not stage.step()
@@ -115,7 +115,7 @@ def test_the_next_leader_begins_with_the_first_pause(asked: bool) -> None:  # no
     before.submit("x", 400, queue="own", user="own", notes=ALL)
     while not before.step():
         pass
-    while not before.queues.register.probation.times:
+    while not before.queues.register.lost_turns.times:
         before.step()
     stage = Borrowed()
     for uid in list(stage.pods):

@@ -36,8 +36,8 @@ from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
+from aliquot_scheduler.queues.waiting.lost_turns import LostTurns
 from aliquot_scheduler.queues.waiting.past_turns import PastTurns
-from aliquot_scheduler.queues.waiting.probation import Probation
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.rules.judging import Rules
@@ -53,7 +53,7 @@ class Register:
         self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
         self.inside = Inside(names=names)
         self.past = PastTurns(hall=self.hall)
-        self.probation = Probation()
+        self.lost_turns = LostTurns()
         self.claims = Claims()
         self.standoffs = Standoffs()
         self.settings = settings
@@ -73,7 +73,7 @@ class Register:
         )
         self.clearings, self.refuges = self.making_room.clearings, self.making_room.refuges
         self.second_turns = SecondTurns(
-            probation=self.probation,
+            lost_turns=self.lost_turns,
             hall=self.hall,
             inside=self.inside,
             clearings=self.clearings,
@@ -159,7 +159,7 @@ class Register:
         self.stayers.gone(uid)
         self.memory.forget(uid)
         self.taking_over.forget(uid)
-        self.probation.gone(uid)
+        self.lost_turns.gone(uid)
         self.claims.gone(uid)
         self.growth.forget(uid)
         self.past.forget(uid)
@@ -215,7 +215,7 @@ class Register:
 
     def turn_lost(self, waiter: Waiter, *, now: float) -> None:
         """Its turn had room, and led to nothing."""
-        self.probation.lost(waiter, now=now)
+        self.lost_turns.lost(waiter, now=now)
         self.claims.lost(waiter)
 
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
@@ -265,7 +265,7 @@ class Register:
         self.past.forget(uid)
         self.past.heard.placed(pod.spec.scheduler_name)
         if waiter:
-            self.probation.bound(waiter)
+            self.lost_turns.bound(waiter)
             self.claims.bound(waiter)
             self.inside.bind(waiter)
             self.stayers.runs(pod, now=self.now)
@@ -283,7 +283,7 @@ class Register:
 
     def _read(self, pod: Pod) -> Waiter | None:
         """A pod as one that waits, behind its user's others if it has lost turns."""
-        waiter, times = self.enrolment.waiter(pod), self.probation.times.get(pod.metadata.uid, 0)
+        waiter, times = self.enrolment.waiter(pod), self.lost_turns.times.get(pod.metadata.uid, 0)
         return msgspec.structs.replace(waiter, lost=times) if waiter and times else waiter
 
     def _take_as_found(self, pod: Pod) -> None:

@@ -25,8 +25,7 @@ and not 20.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 
@@ -43,7 +42,7 @@ from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Order
 from aliquot_scheduler.queues.waiting.showings import Showings
 from aliquot_scheduler.queues.waiting.users import Whose
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, of_each_user, still_needed, summed
 
 MOST_SHOWN = 100
 
@@ -211,12 +210,13 @@ class Showing:
     @cached_property
     def _lost(self) -> Mapping[Whose, Sequence[Candidate]]:
         """Who has lost turns and stands in a line, once all are shown whose time runs."""
-        found = defaultdict[Whose, dict[str, Candidate]](dict)
         standing = filter(None, map(self._hall.standing, filter(self._has_lost, self._showings.lifted)))
-        for waiter in sorted(standing, key=lambda one: one.place):
-            if candidate := self._whole(waiter):
-                found[waiter.queue, waiter.user].setdefault(candidate.uid, candidate)
-        return {who: list(candidates.values()) for who, candidates in found.items()}
+        return {who: self._candidates(waiters) for who, waiters in of_each_user(standing).items()}
+
+    def _candidates(self, waiters: Iterable[Waiter]) -> Sequence[Candidate]:
+        """Of one user's; of a group that is whole all stand for one."""
+        found = {candidate.uid: candidate for candidate in map(self._whole, waiters) if candidate}
+        return list(found.values())
 
     def _may_be_shown(self, waiter: Waiter) -> bool:
         """Not while the time runs for which it was shown elsewhere; nor as long as the same was shown in vain."""

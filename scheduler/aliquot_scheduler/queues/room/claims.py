@@ -17,7 +17,7 @@ from math import ceil
 
 import msgspec
 
-from aliquot_scheduler.queues.waiting.probation import whose
+from aliquot_scheduler.queues.waiting.lost_turns import whose
 from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 

@@ -58,7 +58,7 @@ class Line:
         self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
-        # Whose pods may not come now, since others of theirs lost their turns (`probation.py`): only those may.
+        # Whose pods may not come now, since others of theirs lost their turns (`lost_turns.py`): only those may.
         self.closed: set[str] = set()
         self._again: dict[str, tuple[Heads, Heads]] = {}
         # The first of each row, as long as the row is the same.

@@ -7,6 +7,7 @@ pods gives it its place.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ from aliquot_scheduler.fit.demand import Demand
 from aliquot_scheduler.fit.ground import HostAsk
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.said.tree import Vector
+from aliquot_scheduler.queues.waiting.users import Whose
 
 # Lost turns (fewest first), priority (highest first), age, namespace, name, uid: no two are equal.
 Place = tuple[int, int, str, str, str, str]
@@ -133,6 +135,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def firm(self) -> Vector:
         """What those of them ask who are never to be evicted; empty if nobody is."""
         return firm_part(self.members)
+
+
+def of_each_user(waiters: Iterable[Waiter]) -> dict[Whose, list[Waiter]]:
+    """By queue and user, each one's in the order of their line; beside another user's pod a place means nothing."""
+    found = defaultdict[Whose, list[Waiter]](list)
+    for waiter in sorted(waiters, key=lambda one: one.place):
+        found[waiter.queue, waiter.user].append(waiter)
+    return found
 
 
 def summed(waiters: Iterable[Waiter]) -> Vector:

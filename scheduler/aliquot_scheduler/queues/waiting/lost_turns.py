@@ -1,5 +1,16 @@
 """Pods whose turns led to nothing: few of them try again at a time, and their users' other pods come one by one.
 
+| a pod | from | ends when |
+|---|---|---|
+| fresh | it has lost no turn, or is bound | a turn of its leads to nothing: rests |
+| rests | so long as its pod has to, and then until it may try | it may: tries |
+| tries | it stands in line, and is let in when it has room | it is bound; its turn leads to nothing: rests |
+
+| a user in a queue | from | ends when |
+|---|---|---|
+| in doubt | a pod of theirs has lost a turn | a pod of theirs is bound there; they have lost none for an hour |
+| paused | they have lost one: for so long as rule 4 says | that is over, or they are in doubt no more |
+
 A turn keeps room for half a minute. Of pods that nobody can bind each new turn is lost again, so in a cluster that is
 idle but for them others would find no room for as long as there are such pods. So
 
@@ -21,8 +32,7 @@ a user outlives its pods: who deletes them, and makes them anew, is no better of
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from math import ceil, inf
 
@@ -32,7 +42,7 @@ from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.users import Whose
-from aliquot_scheduler.queues.waiting.waiter import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter, of_each_user
 
 PART = 4
 PAUSE = (PART - 1) * PROMISE
@@ -53,7 +63,7 @@ class _Doubt(msgspec.Struct, kw_only=True):
     until: float
 
 
-class Probation:
+class LostTurns:
     """Who has lost turns, and who is in doubt for that."""
 
     def __init__(self) -> None:
@@ -102,10 +112,6 @@ class Probation:
             self._forget(who)
 
     # --- questions ---------------------------------------------------------------------------------------------------
-    def is_paused(self, who: Whose, *, now: float) -> bool:
-        """Whether no pod of a user comes that has lost no turn itself, while others wait."""
-        return who in self._doubts and now < self._doubts[who].until
-
     def in_doubt(self, who: Whose) -> bool:
         """Whether a user's pods come one by one."""
         return who in self._doubts
@@ -114,6 +120,15 @@ class Probation:
     def anybody_in_doubt(self) -> bool:
         """Whether that is so of any."""
         return bool(self._doubts)
+
+    def closed(
+        self, queue: str, users: Iterable[str], *, coming: Container[Whose], others_wait: bool, now: float
+    ) -> set[str]:
+        """The users of a queue of whom nobody comes who has lost no turn; of those `coming` one is under way."""
+        doubts = ((user, self._doubts.get((queue, user))) for user in users)
+        return {
+            user for user, doubt in doubts if doubt and ((queue, user) in coming or (others_wait and now < doubt.until))
+        }
 
     def trying(self, standing: Iterable[Waiter], coming: Iterable[Waiter], *, now: float) -> list[Waiter]:
         """Of these the ones that have lost turns and try again: under way, or in a line where they may find room."""
@@ -159,9 +174,7 @@ class Probation:
 
     def _in_turn(self, rested: Iterable[Waiter]) -> Iterator[Waiter]:
         """One of each user's after the other, again and again; who has tried longest ago goes first."""
-        rows = defaultdict[Whose, list[Waiter]](list)
-        for waiter in sorted(rested, key=lambda one: one.place):
-            rows[whose(waiter)].append(waiter)
+        rows = of_each_user(rested)
         users = sorted(rows, key=lambda who: (self._since(who, rows[who]), who))
         for turn in zip_longest(*(rows[who] for who in users)):
             yield from filter(None, turn)
