@@ -22,6 +22,7 @@ from aliquot_core.hosts import own_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
+from aliquot_scheduler.deciding.departed import Departed
 from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.deciding.plain import plain_grades
 from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
@@ -73,6 +74,7 @@ class Desk:
         self._places = Places(picture=picture, names=names, promise=promise, look=look, rules=rules)
         self.finder, self.promises = self._places.finder, self._places.promises
         self._pods: dict[str, Pod] = {}
+        self._departed = Departed()
         self._turned_away: set[str] = set()
         # Turns that led to no binding, of all pods, by what kube-scheduler has said of them.
         self.turns_missed = dict.fromkeys(Said, 0)
@@ -94,13 +96,16 @@ class Desk:
         self._picture.pod_lies(pod, granted=held is not None)
         if pod.ended:
             self._pods.pop(uid, None)
+            self._departed.gone(uid)
         else:
             self._pods[uid] = pod
+            self._departed.seen(uid)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone, and with it all that was kept for it."""
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
+        self._departed.gone(uid)
         self._places.offers.forget(uid)
         self.promises.kept(uid)
         self._picture.pod_gone(pod)
@@ -108,6 +113,7 @@ class Desk:
     def tell_time(self, now: float) -> None:
         """Let time pass: promises and heart-beats grow old."""
         self._picture.tell_time(now)
+        self._departed.tell_time(now)
         for promise in self.promises.overdue(now):
             if promise.stage is Stage.OFFERED:
                 why = f"not bound within {self._places.for_so_long:g} s"
@@ -135,8 +141,10 @@ class Desk:
         if not request.containers:
             return Filtered(nodes=nodes)
         self._turns.asked(pod, now=now)
-        if busy := self._busy(pod) or self._turns.why_not(pod):
-            return Filtered(unresolvable=dict.fromkeys(nodes, busy))
+        uid = pod.metadata.uid
+        gone = self._departed.why_not(uid, known=self._pods.get(uid))
+        if why := gone or self._busy(pod) or self._turns.why_not(pod):
+            return Filtered(unresolvable=dict.fromkeys(nodes, why))
         bounds = self._turns.bounds(pod)
         demand = bounds.narrowed(demand_of(request))
         return self._filtered(pod, demand, bounds, nodes, now=now)
@@ -251,8 +259,6 @@ class Desk:
         if pod is None:
             # If it were deleted before we ever see it, nobody would tell us.
             return "Aliquot has not been told of this pod yet, or it is gone"
-        if pod.metadata.deletion_timestamp:
-            return "the pod is being deleted"
         return self._turns.why_not(promise.pod)
 
     def _why_lost(self, pod: Pod, *, node: str) -> str:

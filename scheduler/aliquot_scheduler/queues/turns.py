@@ -183,7 +183,7 @@ class Queues:
         uid, register = pod.metadata.uid, self._register
         register.taking_over.judge(now=register.now)
         if uid not in register:
-            # The watch is behind; or ahead, and the pod is gone.
+            # The watch is behind; of who is gone the desk does not ask.
             return register.taking_over.adopt(pod, now=register.now)
         if uid in register.showings.shown:
             return "it is let in by its queue, and waits for room on a card"

@@ -56,6 +56,10 @@ class Office:
         """Which of the nodes will do."""
         return list(self.desk.filter(pod, nodes or self.nodes, now=self.now).nodes)
 
+    def why_not(self, pod: Pod) -> str:
+        """What kube-scheduler is told of the first node that will not do."""
+        return self.desk.filter(pod, self.nodes, now=self.now).unresolvable[self.nodes[0]]
+
     def begin(self, pod: Pod, node: str = "n1") -> Promise:
         """Call bind, which is begun."""
         begun = self.desk.begin_bind(uid=pod.metadata.uid, node=node, now=self.now)
@@ -239,8 +243,55 @@ def test_a_pod_that_is_to_go_is_not_offered_room(stage: Stage) -> None:
     office.sees(leaving)
     assert office.stage(A) is (None if stage is Stage.OFFERED else stage)
     if stage is Stage.OFFERED:
-        office.filter(A)
-        assert "being deleted" in office.refused(A)
+        assert office.why_not(A) == "the pod is being deleted"
+        assert not office.held()
+
+
+def test_who_asks_for_a_pod_that_is_gone_is_kept_no_room() -> None:
+    """kube-scheduler's watch may be behind ours: nobody would ever tell us of that pod again."""
+    gone, over = Office(), Office()
+    for office in (gone, over):
+        office.sees(A)
+    gone.loses(A)
+    over.sees(replace(A, status=replace(A.status, phase="Failed")))
+    for office in (gone, over):
+        for _ in range(4):
+            assert office.why_not(A) == "the pod has ended or is gone"
+            office.passes(14.0)
+        assert not office.held()
+        assert office.filter(B)
+
+
+def test_a_clock_that_jumps_back_forgets_nobody_who_is_gone() -> None:
+    """Its minute is not over sooner."""
+    office = Office()
+    office.sees(A)
+    office.loses(A)
+    for seconds in (50.0, -40.0, 50.0, -90.0, 50.0):
+        office.passes(seconds)
+        assert office.why_not(A) == "the pod has ended or is gone"
+
+
+def test_who_is_gone_is_forgotten_within_minutes() -> None:
+    """By then nobody asks any more; should somebody, its room is given back when its turn is over."""
+    office = Office()
+    office.sees(A)
+    office.loses(A)
+    for _ in range(2):
+        office.passes(60.0)
+    assert office.filter(A)
+    assert office.held() == {"a"}
+    office.passes(PROMISE)
+    assert not office.held()
+
+
+def test_a_pod_that_is_there_after_all_finds_room() -> None:
+    """An API server that was put back to an older state tells again of one that was gone."""
+    office = Office()
+    office.sees(A)
+    office.loses(A)
+    office.sees(A)
+    assert office.filter(A)
 
 
 @pytest.mark.parametrize(

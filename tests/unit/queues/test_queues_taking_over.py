@@ -124,3 +124,24 @@ def test_a_new_leader_lets_nobody_over_a_limit_whom_the_old_one_had_taken_back()
         new.see(new.pods[uid])
     assert [bool(new.queues.why_not(new.pods[uid])) for uid in "pqr"] == [False, False, True]
     assert new.used("a")[0] == 200
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["gone", "marked-first"])
+def test_nobody_is_charged_for_a_pod_that_is_gone(*, ends: bool) -> None:
+    """kube-scheduler asks for it a moment after the watch told its end: who comes next need not wait for that."""
+    stage = Stage({"a": queue(limit=100)}, nodes=(4,))
+    stage.submit("p", 100, queue="a")
+    assert stage.round() == ["p"]
+    stage.lift("p")
+    pod = stage.pods["p"]
+    if ends:
+        leaving = replace(pod, metadata=replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z"))
+        stage.see(leaving)
+        stage.queues.pod_gone("p")
+        assert stage.desk.filter(pod, ["n0"], now=stage.now).unresolvable["n0"] == "the pod is being deleted"
+        assert stage.used("a")[0] == 0
+    stage.gone("p")
+    assert not stage.desk.filter(pod, ["n0"], now=stage.now).nodes
+    assert stage.used("a")[0] == 0
+    stage.submit("late", 100, queue="a")
+    assert stage.round(after=1.0) == ["late"]
