@@ -28,7 +28,7 @@ from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
-from aliquot_scheduler.picture.grid import Bools, Grid, Rows
+from aliquot_scheduler.picture.grid import Bools, Grid, Rows, kind_of
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom, Ungranted
 from aliquot_scheduler.picture.marks import Marks
@@ -243,7 +243,10 @@ class Picture:
         self.grid.clear(known.row)
         for column, gpu in enumerate(inventory.gpus):
             self._write(known, column=column, gpu=gpu)
-        if before.gpus:
+        # It goes over all nodes, so not whenever a GPU only fares otherwise.
+        if len(inventory.gpus) < len(before.gpus) or not {*map(kind_of, before.gpus)} <= {
+            *map(kind_of, inventory.gpus)
+        }:
             self.grid.tidy()
 
     def _count(self, gpu: GpuKey) -> None:
