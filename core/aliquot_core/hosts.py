@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -80,23 +80,21 @@ def requested(pod: Pod, name: str, *, scale: int) -> int:
 def _texts(pod: Pod, name: str) -> tuple[tuple[Kind, Texts], ...]:
     if (of_all := _of_all(pod, name)) is not None:
         return ((Kind.APP, _in_force(of_all, pod.status, name=name, pod=pod)),)
-    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses) if name in _RESIZED else ()
-    actual = {one.name: one for one in statuses}
-    return tuple(
-        (
-            kind,
-            # Of an init container that ends nothing is resized.
-            _in_force(
-                _asked(one.resources, name), None if kind is Kind.INIT else actual.get(one.name), name=name, pod=pod
-            ),
-        )
-        for kind, one in kinds(pod)
-    )
+    if name in _RESIZED and (pod.status.container_statuses or pod.status.init_container_statuses):
+        return tuple(_texts_in_force(pod, name))
+    return tuple((kind, _written(_asked(one.resources, name))) for kind, one in kinds(pod))
+
+
+def _texts_in_force(pod: Pod, name: str) -> Iterator[tuple[Kind, Texts]]:
+    actual = {one.name: one for one in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
+    for kind, one in kinds(pod):
+        # Of an init container that ends nothing is resized.
+        fares = None if kind is Kind.INIT else actual.get(one.name)
+        yield kind, _in_force(_asked(one.resources, name), fares, name=name, pod=pod)
 
 
 def _of_all(pod: Pod, name: str) -> Quantity | None:
-    whole = pod.spec.resources
-    if whole is None or not (name in _RESIZED or name.startswith(_HUGE_PAGES)):
+    if (whole := pod.spec.resources) is None or not (name in _RESIZED or name.startswith(_HUGE_PAGES)):
         return None
     asked = whole.requests.get(name)
     # As the API server fills it in: a limit is what is asked where no container says how much it asks.
@@ -109,10 +107,14 @@ def _asked(resources: ResourceRequirements, name: str) -> Quantity | None:
     return resources.requests.get(name, resources.limits.get(name))
 
 
+def _written(asked: Quantity | None) -> Texts:
+    return () if asked is None else (str(asked),)
+
+
 def _in_force(asked: Quantity | None, actual: ContainerStatus | PodStatus | None, *, name: str, pod: Pod) -> Texts:
     """The texts of which the largest counts."""
     if actual is None or actual.resources is None or name not in _RESIZED:
-        return () if asked is None else (str(asked),)
+        return _written(asked)
     texts = [actual.resources.requests.get(name), actual.allocated_resources.get(name)]
     if not any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in pod.status.conditions):
         texts.append(asked)
