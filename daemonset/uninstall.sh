@@ -111,16 +111,15 @@ stays() {
     return 1
 }
 
-# The gate, and the notes.
+# The gate, and what goes with it ($2).
 lift() {
-    # shellcheck disable=SC2086 # a word each
-    patched "$1" '{"spec": {"schedulingGates": [{"name": "'"$domain"'/queue", "$patch": "delete"}]},
-        "metadata": {"annotations": {'"$(printf "\"$domain/%s\": null\n" $notes | paste -s -d , -)"'}}}'
+    patched "$1" '{"spec": {"schedulingGates": [{"name": "'"$domain"'/queue", "$patch": "delete"}]}'"${2:-}"'}'
 }
 
-# And what is said of them: people would take it for true, and schedulers keep room where they were to go.
+# The notes too, and what is said of them: people would take it for true, and schedulers keep room where they were to go.
 tidy() {
-    lift "$1"
+    # shellcheck disable=SC2086 # a word each
+    lift "$1" ', "metadata": {"annotations": {'"$(printf "\"$domain/%s\": null\n" $notes | paste -s -d , -)"'}}'
     patched "$1" '{"status": {"nominatedNodeName": null,
         "conditions": [{"type": "'"$domain"'/admitted", "$patch": "delete"}]}}' --subresource status
 }
@@ -363,8 +362,7 @@ if [ -n "$held" ] && [ "$force" = no ]; then
 fi
 kubectl delete "$within" --ignore-not-found validatingadmissionpolicybinding/aliquot-guard-gates \
     validatingadmissionpolicy/aliquot-guard-gates
-# While agents are there it stays guarded who is charged, and how hard slices may be used.
-notes='turn promised-to shown room'
+# The notes stay guarded while agents are there: they go last.
 free gated lift
 
 kubectl label nodes --selector "$joins" "$joins-"

@@ -161,30 +161,33 @@ def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded
     assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
-OF_TURNS = (
-    ({NAMES.turn: "2"}, {NAMES.turn: "3"}),
-    ({NAMES.promised: "node1 GPU-1"}, {NAMES.promised: "node2 GPU-1"}),
-    ({NAMES.shown: "2026-01-01T00:00:00Z 1"}, {NAMES.shown: "2027-01-01T00:00:00Z 1"}),
-)
+OF_TURNS = {
+    NAMES.turn: ("2", "3"),
+    NAMES.promised: ("node1 GPU-1", "node2 GPU-1"),
+    NAMES.shown: ("2026-01-01T00:00:00Z 1", "2027-01-01T00:00:00Z 1"),
+    NAMES.room: ('{"v": 1}', '{"v": 2}'),
+}
 
 
-@pytest.mark.parametrize(("true", "forged"), OF_TURNS, ids=["number", "room", "shown"])
+@pytest.mark.parametrize("name", OF_TURNS)
 def test_only_the_scheduler_tells_of_turns(
-    cluster: ClusterHarness,
-    guarded: Guarded,
-    namespace: str,
-    true: dict[str, str | None],
-    forged: dict[str, str | None],
+    cluster: ClusterHarness, guarded: Guarded, namespace: str, name: str
 ) -> None:
-    """Nobody else changes their number, or where room is kept; whoever uninstalls takes it away."""
+    """Nobody else changes it or takes it away, by which the next leader would forget what the pod holds."""
+    true, forged = OF_TURNS[name]
     refused(
-        lambda: cluster.create_pod(asking("b", namespace, {"compute": "30"}, annotations=forged)), by="guard-grants"
+        lambda: cluster.create_pod(asking("b", namespace, {"compute": "30"}, annotations={name: forged})),
+        by="guard-grants",
     )
     path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
-    guarded.scheduler.patch(path, annotated(true))
+    guarded.scheduler.patch(path, annotated({name: true}))
     for by in (path, f"{path}/status"):
-        refused(lambda by=by: cluster.api.patch(by, annotated(forged)), by=guards_of(by))  # type: ignore[misc]
-    assert "annotations" not in cluster.api.patch(path, annotated(dict.fromkeys(true)))["metadata"]
+        for change in ({name: forged}, {name: None}, None):
+            patch = {"metadata": {"annotations": change}}
+            refused(lambda by=by, patch=patch: cluster.api.patch(by, patch), by=guards_of(by))  # type: ignore[misc]
+    others = cluster.api.patch(path, annotated({"example.org/a": "b"}))["metadata"]["annotations"]
+    assert others == {name: true, "example.org/a": "b"}
+    assert name not in guarded.scheduler.patch(path, annotated({name: None}))["metadata"]["annotations"]
 
 
 SAID = {"labels": {NAMES.queue: "team"}, "annotations": {NAMES.preemptible: "false"}}
