@@ -404,7 +404,7 @@ if [ -n "$left" ]; then
 fi
 kubectl delete "$within" --selector "$ours" clusterrolebindings,clusterroles
 # Without definitions nobody can look again.
-notes='turn promised-to shown room charged-to over-use'
+notes='turn promised-to shown room charged-to over-use group-run'
 free noted tidy
 kubectl delete "$within" --selector "$ours" customresourcedefinitions || {
     echo "queues or views with finalizers of others keep their definitions (kubectl get queues.$domain -o yaml):" \

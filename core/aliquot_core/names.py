@@ -235,6 +235,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("turn")
 
     @property
+    def group_run(self) -> str:
+        """Pod annotation: of which run of its group it was let in."""
+        return self.of("group-run")
+
+    @property
     def over_use(self) -> str:
         """Pod annotation: how far up the ladder of over-use its queue lets it climb."""
         return self.of("over-use")

@@ -156,7 +156,8 @@ def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) 
 
     While a pod of the centre may live on a node that does not answer, nothing but its Deployment and webhooks goes.
     """
-    notes = dict.fromkeys([NAMES.turn, NAMES.promised, NAMES.room, NAMES.charged, NAMES.over_use], "some")
+    ours = [NAMES.turn, NAMES.promised, NAMES.room, NAMES.charged, NAMES.over_use, NAMES.group_run]
+    notes = dict.fromkeys(ours, "some")
     waits = [waiting(cluster, "gated", {NAMES.turn: "1"}, [{"name": NAMES.gate}]), waiting(cluster, "let-in", notes)]
     install(cluster)
     labels, finalizers = {"app.kubernetes.io/name": CENTRE}, ["example.org/stays"]

@@ -55,9 +55,9 @@ class Count:
         for waiter in sorted(world.queues.waiting(), key=lambda one: one.place):
             if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
                 askers[(waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid].append(waiter)
-        charged = (world.pods[uid].metadata for uid in world.queues.books.ledger.charges())
-        groups = ((meta.namespace, parse_group(meta, names=NAMES)) for meta in charged)
-        gangs_in = Counter((space, one.name, one.size, one.minimum) for space, one in groups if one)
+        charged = ((uid, world.pods[uid].metadata) for uid in world.queues.books.ledger.charges())
+        groups = ((self._run_of(world, uid), meta, parse_group(meta, names=NAMES)) for uid, meta in charged)
+        gangs_in = Counter((meta.namespace, one.name, one.size, one.minimum, run) for run, meta, one in groups if one)
         found: list[Portion] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
@@ -67,6 +67,11 @@ class Count:
                 asks = [asked_by(some)._replace(quiet=quiet) for some in (start, *([one] for one in rest))]
                 found += [Portion(first.queue, *ask) for ask in asks]
         return found
+
+    def _run_of(self, world: Stage, uid: str) -> str:
+        """As its turn said, or as the pod says since."""
+        turn = world.turns.get(uid)
+        return turn.run if turn and turn.promise else world.pods[uid].metadata.annotations.get(NAMES.group_run, "")
 
     def _sum(self, parts: Iterable[tuple[str, Sequence[int]]]) -> Amounts:
         found: Amounts = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aliquot_core.objects import Pod, Quantity
+from aliquot_core.objects import OwnerReference, Pod, Quantity
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -93,6 +93,7 @@ class Stage:
         priority: int = 0,
         notes: Mapping[str, str] | None = None,
         group: str = "",
+        made_by: str = "",
         spec: Mapping[str, Any] | None = None,
         requests: Mapping[str, Quantity] | None = None,
     ) -> Pod:
@@ -111,6 +112,9 @@ class Stage:
             creationTimestamp=f"{DAY}{self._born // 3600:02}:{self._born // 60 % 60:02}:{self._born % 60:02}Z",
         )
         pod = requesting(pod, requests or {})
+        if made_by:
+            owner = OwnerReference(kind="Job", name=made_by, uid=made_by, controller=True)
+            pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=[owner]))
         self.see(pod)
         return pod
 
@@ -145,6 +149,7 @@ class Stage:
             notes = pod.metadata.annotations
             if queue := self.queues.charged_in(uid):
                 notes = notes | {NAMES.charged: queue}
+            notes = notes | self._run_of(uid)
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             spec = msgspec.structs.replace(pod.spec, scheduling_gates=[])
             self.see(msgspec.structs.replace(pod, metadata=meta, spec=spec))
@@ -164,13 +169,17 @@ class Stage:
         for uid in uids:
             pod = self.pods[uid]
             queue = self.queues.charged_in(uid)
-            notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {})
+            notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {}) | self._run_of(uid)
             if (turn := self.turns.get(uid)) and turn.shown:
                 notes |= {NAMES.shown: written(wall=WALL + self.now, times=turn.shown, queue=turn.queue)}
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             self.see(
                 msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))
             )
+
+    def _run_of(self, uid: str) -> dict[str, str]:
+        turn = self.turns.get(uid)
+        return {NAMES.group_run: turn.run} if turn and turn.run else {}
 
     def end(self, *uids: str) -> None:
         """Pods run to their end."""

@@ -133,11 +133,21 @@ class QueueWorld(Stage):
         if topology := self.chance.choice(("", "", "node", "spread", "nvlink")):
             notes["group-topology"] = topology
         where, user = self.chance.choice(("a", "b", "")), self.chance.choice("uv")
+        # As the next run of a CronJob says it, whose pods another Job makes.
+        again = self.chance.random() < 0.4
+        name, made_by = ("again", self.chance.choice(("", f"job{self._made}"))) if again else (f"g{self._made}", "")
         for number in range(self.chance.choice((size, size, least, 1))):
-            self._create(f"g{self._made}.{number}", notes=notes, group=f"g{self._made}", where=where, user=user)
+            self._create(f"g{self._made}.{number}", notes=notes, group=name, where=where, user=user, made_by=made_by)
 
     def _create(
-        self, uid: str, *, notes: Mapping[str, str] | None = None, group: str = "", where: str = "?", user: str = ""
+        self,
+        uid: str,
+        *,
+        notes: Mapping[str, str] | None = None,
+        group: str = "",
+        where: str = "?",
+        user: str = "",
+        made_by: str = "",
     ) -> None:
         firm = {"preemptible": "false"} if self.chance.random() < 0.2 else {}
         model = self.chance.choice(("", "", "", "", SCARCE, f"!{SCARCE}"))
@@ -152,6 +162,7 @@ class QueueWorld(Stage):
             priority=self.chance.choice((0, 0, 1_000)),
             notes={**firm, **named, **(notes or {})},
             group=group,
+            made_by=made_by,
         )
 
     def delete(self) -> None:
@@ -389,7 +400,7 @@ class QueueWorld(Stage):
         who = waiter.gang, waiter.queue, waiter.user
         line = (one for one in self.queues.waiting() if self.queues.is_in_line(one.uid))
         mates = sorted((one for one in line if (one.gang, one.queue, one.user) == who), key=lambda one: one.place)
-        needed = max(1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0), ())))
+        needed = max(1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0, ""), ())))
         return mates[:needed] if len(mates) >= needed else []
 
 

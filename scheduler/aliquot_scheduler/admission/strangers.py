@@ -37,7 +37,16 @@ def unknown_resources(pod: Pod, *, names: Names) -> Iterator[AliquotError]:
 def unknown_notes(pod: Pod, *, names: Names, labels: Sequence[str], annotations: Sequence[str]) -> Iterator[str]:
     """Warnings of labels and annotations that nobody reads, given those that pods may bear."""
     meta = pod.metadata
-    ours = (names.grant, names.charged, names.turn, names.promised, names.shown, names.room, names.over_use)
+    ours = (
+        names.grant,
+        names.charged,
+        names.turn,
+        names.promised,
+        names.shown,
+        names.room,
+        names.over_use,
+        names.group_run,
+    )
     for kind, other, found, known, others in (
         ("label", "annotation", meta.labels, (*labels, names.of("user")), annotations),
         ("annotation", "label", meta.annotations, (*annotations, *ours), labels),

@@ -47,6 +47,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     # How often it was shown so, with this time; and by which queue's quota.
     shown: int = 0
     queue: str = ""
+    # Of a group: which of its runs it is of.
+    run: str = ""
 
 
 class Turns(Protocol):

@@ -135,14 +135,16 @@ def test_what_a_leader_writes_passes(cluster: ClusterHarness, guarded: Guarded, 
     assert wall is not None
     told = write(saying(read, LET_IN, admitted=True, names=NAMES, at=at, node="node1"), "/status")
     assert told["status"]["nominatedNodeName"] == "node1"
-    turn = Turn(pod=read, promise=None, number=1, shown=1)
+    turn = Turn(pod=read, promise=None, number=1, shown=1, run="led")
     let_in = write(let_through(turn, queue="default", names=NAMES, wall=wall))
     assert "schedulingGates" not in let_in["spec"]
     assert let_in["metadata"]["annotations"][NAMES.charged] == "default"
+    assert let_in["metadata"]["annotations"][NAMES.group_run] == "led"
     assert let_in["metadata"]["annotations"][NAMES.shown] == "2026-01-01T00:00:00Z 1"
     turn = Turn(pod=decoded(let_in), promise=None, number=2, shown=2)
     again = write(let_through(turn, queue="default", names=NAMES, wall=wall))
     assert again["metadata"]["annotations"][NAMES.turn] == "2"
+    assert NAMES.group_run not in again["metadata"]["annotations"]
     notes = {NAMES.grant: grant_text(30), NAMES.charged: "default"}
     guarded.scheduler.post(f"{path}/binding", binding(made, "node1", notes))
     assert cluster.api.get(path)["spec"]["nodeName"] == "node1"

@@ -107,11 +107,11 @@ def test_nobody_forges_a_grant_whatever_it_says(
     """Nor turns or room; more than was granted, less than nothing, another node's or queue's: nor an administrator."""
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
-    others = [{NAMES.charged: "another"}, {NAMES.turn: "9"}, {NAMES.room: "{}"}, {NAMES.over_use: "note"}]
+    said = {NAMES.charged: "another", NAMES.turn: "9", NAMES.room: "{}", NAMES.over_use: "note", NAMES.group_run: "a"}
+    others = [{name: text} for name, text in said.items()]
     for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
         refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by=guards_of(way))  # type: ignore[misc]
-    ours = {NAMES.grant, NAMES.charged, NAMES.turn, NAMES.room, NAMES.over_use}
-    assert not ours & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
+    assert not {NAMES.grant, *said} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
 @pytest.mark.parametrize("way", UNHEARD)

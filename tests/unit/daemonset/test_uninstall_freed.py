@@ -8,7 +8,7 @@ from aliquot_core.names import Names
 from support.uninstalling import GUARDS_GO, Cluster, whole
 
 NAMES = Names()
-NOTES = {NAMES.turn, NAMES.promised, NAMES.shown, NAMES.room, NAMES.charged, NAMES.over_use}
+NOTES = {NAMES.turn, NAMES.promised, NAMES.shown, NAMES.room, NAMES.charged, NAMES.over_use, NAMES.group_run}
 MANY = 2_500
 
 

@@ -112,6 +112,9 @@ class Growing(QueueWorld):
         self.now += self.chance.choice((0.5, 20.0, 61.0, 181.0, 400.0))
         self.desk.tell_time(self.now)
 
+    def clock_back(self) -> None:
+        """Not here: by the clock of a leader, which never does, a pause that was told to be over is over."""
+
     def relabel(self) -> None:
         """Somebody who waits without a gate names another queue."""
         known = [uid for uid, pod in self.pods.items() if not pod.spec.scheduling_gates and not pod.spec.node_name]

@@ -97,7 +97,9 @@ class Enrolment:
 
     def holder(self, pod: Pod) -> Waiter | None:
         """The pod as one that was let in, where it was let in: whatever names another queue by now."""
-        return self._read(pod, queue=pod.metadata.annotations.get(self._names.charged, ""))
+        notes = pod.metadata.annotations
+        waiter, run = self._read(pod, queue=notes.get(self._names.charged, "")), notes.get(self._names.group_run, "")
+        return msgspec.structs.replace(waiter, run=run) if waiter and waiter.group and run else waiter
 
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits; None if it asks for nothing that can be read."""
@@ -109,6 +111,7 @@ class Enrolment:
         Whatever its queue may have by now, it may be about to be bound where it was promised room.
         """
         now = self._as_written(was.pod, queue=was.queue) or was
+        now = msgspec.structs.replace(now, run=was.run)
         for model in was.off:
             now = self.without(now, model) or now
         return now

@@ -34,7 +34,7 @@ class Apart:
 
     def show(self, candidate: Candidate) -> None:
         """All of these are shown: the next one is judged beside them."""
-        for member in candidate.members:
+        for member in self._books.runs.begun_by(candidate.members):
             self._held.pop(member.uid, None)
             self._leave(member.uid)
             self._books.put(member, self._enrolment.charge(member))
@@ -80,8 +80,8 @@ class Apart:
         for uid in self._held:
             self._books.release(uid)
         for waiter in self._out_of_line:
-            if self._books.release(waiter.uid):
-                self._hall.gang_changed(waiter, books=self._books)
+            if shown := self._books.release(waiter.uid):
+                self._hall.gang_changed(shown, books=self._books)
             # As it stood there: its room may come on cards that it was kept off for this look.
             self._hall.join(waiter, why_never="", books=self._books)
 

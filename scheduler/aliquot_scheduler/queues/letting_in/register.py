@@ -57,11 +57,11 @@ class Register:
         self.claims = Claims()
         self.standoffs = Standoffs()
         self.settings = settings
-        self.stale = StaleGangs(after=settings.stale_gang)
         self.stayers = Stayers(picture=picture, after=settings.hold)
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=self._planting.tree, forgetting=self.forgetting)
+        self.stale = StaleGangs(after=settings.stale_gang, runs=self.books.runs)
         self.making_room = MakingRoom(
             picture=picture,
             planting=self._planting,
@@ -133,8 +133,8 @@ class Register:
         """A pod is there, or is changed."""
         uid = pod.metadata.uid
         if pod.ended:
-            if pod.status.phase == "Succeeded" and (waiter := self.enrolment.waiter(pod)):
-                self.stale.done(waiter)
+            if pod.status.phase == "Succeeded" and (waiter := self.enrolment.holder(pod)):
+                self.books.runs.done(self.inside.bound.get(uid, waiter))
             self.pod_gone(uid)
         elif pod.spec.node_name:
             self._take_as_bound(pod)

@@ -87,7 +87,8 @@ class Rounds:
 
     def _swept(self, sweep: Sweep, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         for candidate, promises in sweep.let_in():
-            for member, promise in zip(candidate.members, promises, strict=True):
+            members = self._register.books.runs.begun_by(candidate.members)
+            for member, promise in zip(members, promises, strict=True):
                 self._let_in(member, promise, rooms=rooms, now=now)
             self._register.gang_changed(candidate.first)
             yield from self._untold_turns()
@@ -130,9 +131,10 @@ class Rounds:
             elif is_free:
                 clearings.drop(clearing)
                 promises = sweep.bring_in_all(clearing)
-                for place, promise in zip(clearing.places, promises, strict=False):
-                    self._let_in(place.waiter, promise, rooms=rooms, now=now)
-                    register.claims.brought_in(place.waiter, now=now)
+                members = register.books.runs.begun_by([place.waiter for place in clearing.places])
+                for member, promise in zip(members, promises, strict=False):
+                    self._let_in(member, promise, rooms=rooms, now=now)
+                    register.claims.brought_in(member, now=now)
                 if promises:
                     register.gang_changed(clearing.candidate.first)
                 elif register.making_room.may_come_true(clearing):
@@ -147,7 +149,7 @@ class Rounds:
         held = self._register.let_in(waiter, promise, now=now)
         if held.off != waiter.off:
             promise = rooms.narrow(promise, self._register.inside.bounds[held.uid].narrowed(held.demand))
-        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter)))
+        self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter), run=held.run))
 
     def _next_turn(self, waiter: Waiter) -> int:
         return max(self._turns_had(waiter.pod), self._register.past.lost.get(waiter.uid, 0)) + 1

@@ -25,7 +25,7 @@ def succession(*, books: Books, hall: Hall, enrolment: Enrolment, now: float) ->
     candidates = {name: partial(firsts.get, name) for name in open_lines}
     for candidate in Order(ledger=books.ledger, shares=shares, candidates=candidates):
         queue = candidate.first.queue
-        for member in candidate.members:
+        for member in books.runs.begun_by(candidate.members):
             hall.leave(member.uid, books=books)
             books.admit(member, enrolment.charge(member), now=now)
             yield member

@@ -10,6 +10,7 @@ from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.charged.usage import Forgetting, Usage
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
 from aliquot_scheduler.queues.waiting.order import Shares, borrowed
+from aliquot_scheduler.queues.waiting.runs import Runs
 from aliquot_scheduler.queues.waiting.users import Users, Whose
 from aliquot_scheduler.queues.waiting.waiter import GangKey, GroupKey, Waiter
 
@@ -23,6 +24,7 @@ class Books:
     def __init__(self, *, tree: Tree, forgetting: Forgetting) -> None:
         self.ledger = Ledger(tree)
         self.let_in: dict[GangKey, set[str]] = {}
+        self.runs = Runs()
         # By group: as many as disagree about it.
         self._gangs: dict[GroupKey, set[GangKey]] = {}
         # A queue's is what it used beyond its guarantee.
@@ -55,6 +57,7 @@ class Books:
         if gang := waiter.gang:
             self.let_in.setdefault(gang, set()).add(waiter.uid)
             self._gangs.setdefault(gang[:2], set()).add(gang)
+            self.runs.enter(waiter)
         self._holds(waiter, charge, sign=+1)
 
     def admit(self, waiter: Waiter, charge: Charge, *, now: float) -> None:
@@ -83,8 +86,11 @@ class Books:
         return waiter
 
     def said_by_those_in(self, gang: GangKey) -> Counter[tuple[int, int]]:
-        """How many of a gang's group are in who say which size and minimum of it."""
-        return Counter({one[2:]: len(self.let_in[one]) for one in self._gangs.get(gang[:2], ())})
+        """How many of a gang's group are in who say which size and minimum of it, whatever run they are of."""
+        said = Counter[tuple[int, int]]()
+        for one in self._gangs.get(gang[:2], ()):
+            said[one[2:4]] += len(self.let_in[one])
+        return said
 
     def keep_idle(self, idle: Mapping[str, tuple[Whose, tuple[int, int]]], *, now: float) -> None:
         """So much stands idle for heads from now on: nobody else can use it, so it counts in usage as if they did."""
@@ -124,6 +130,7 @@ class Books:
         """It holds nothing by these books, whatever the ledger says."""
         waiter = self._holders.pop(uid, None)
         if waiter and (gang := waiter.gang) and gang in self.let_in:
+            self.runs.leave(waiter)
             self._leaves(uid, gang)
         if charge and waiter:
             self._holds(waiter, charge, sign=-1)

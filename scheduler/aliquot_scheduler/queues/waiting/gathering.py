@@ -45,7 +45,8 @@ def gathering(waiter: Waiter, *, line: Line | None, musters: Musters, books: Boo
     if standing >= still_needed(waiter, let_in=books.let_in):
         return None
     spots, said = musters.of(gang), books.said_by_those_in(gang)
-    inside, some_are_in = said[group.size, group.minimum], bool(said)
+    inside, some_are_in = len(books.let_in.get(gang, ())), bool(said)
+    earlier = said[group.size, group.minimum] - inside
     for spot, count in spots.items():
         said[spot.size, spot.minimum] += count
     if len(said) > 1:
@@ -54,7 +55,8 @@ def gathering(waiter: Waiter, *, line: Line | None, musters: Musters, books: Boo
         return Gathering(lack=Lack.SPLIT, message=_split(group, spots, names=names))
     there = spots.total() + inside
     if there < group.minimum:
-        return Gathering(lack=Lack.INCOMPLETE, message=_incomplete(group, there, names=names))
+        message = _incomplete(group, there, earlier=earlier, names=names)
+        return Gathering(lack=Lack.INCOMPLETE, message=message)
     apart = there - inside - standing
     why = f"{agreed(apart, 'has', 'have')} no turn for now, as {agreed(apart, 'its own condition says', 'theirs say')}"
     return Gathering(lack=Lack.RESTS, message=f"{_starts(group)}, and {apart} of those there {why}")
@@ -64,10 +66,11 @@ def _starts(group: Group) -> str:
     return f"group {group.name} starts with {counted(group.minimum, 'pod')}"
 
 
-def _incomplete(group: Group, there: int, *, names: Names) -> str:
+def _incomplete(group: Group, there: int, *, earlier: int, names: Names) -> str:
     missing = group.minimum - there
+    beside = f" ({earlier} more {agreed(earlier, 'is', 'are')} of an earlier run)" if earlier else ""
     return (
-        f"{_starts(group)}, and {there} {agreed(there, 'is', 'are')} there: create {missing} more, or lower "
+        f"{_starts(group)}, and {there} {agreed(there, 'is', 'are')} there{beside}: create {missing} more, or lower "
         f"{names.group_min}"
     )
 

@@ -18,6 +18,7 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
 from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.musters import Musters
+from aliquot_scheduler.queues.waiting.runs import Said, Ways
 from aliquot_scheduler.queues.waiting.vain import InVain
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by, still_needed
 
@@ -46,6 +47,8 @@ class Hall:
         self._resting: dict[str, tuple[Waiter, float]] = {}
         # Where pods of gangs wait, whether or not they stand in line.
         self.musters = Musters()
+        # By group, where its pods went that wait when that was last looked at.
+        self._ways: dict[Said, Ways] = {}
         self._alarms: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -61,6 +64,7 @@ class Hall:
         if why_never:
             self._nowhere[waiter.uid] = waiter, why_never
             return
+        waiter = books.runs.sorted_in(waiter)
         self.lines.setdefault(waiter.queue, Line()).add(waiter)
         self._in_line[waiter.uid] = waiter.queue
         self._tell(waiter, books=books)
@@ -114,6 +118,7 @@ class Hall:
         if gang is None:
             return
         self.in_vain.forget(gang)
+        self._sort_anew(gang, books=books)
         self.ask_anew(gang, books=books)
 
     def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
@@ -131,6 +136,30 @@ class Hall:
             for first in line.firsts_of(gang):
                 line.changed(first)
                 self._tell(first, books=books)
+
+    def _sort_anew(self, gang: GangKey, *, books: Books) -> None:
+        """Whoever waits of its group may go with another run now."""
+        said, spots = gang[:4], self.musters.of(gang)
+        if not spots:
+            # Who comes later goes by what is then.
+            self._ways.pop(said, None)
+            return
+        before, ways = self._ways.get(said), books.runs.ways(gang)
+        if before == ways:
+            return
+        self._ways[said] = ways
+        runs = {"", gang[4], *(run for run, _, _ in (*(before or ()), *ways))}
+        for queue in sorted({spot.queue for spot in spots} & self.lines.keys()):
+            self._sort_line(self.lines[queue], self.lines[queue].of_runs(gang, runs), books=books)
+
+    def _sort_line(self, line: Line, waiting: Sequence[Waiter], *, books: Books) -> None:
+        """Each that goes with another run stands in another row; each row asks once."""
+        moved = [(old, new) for old in waiting if (new := books.runs.sorted_in(old)) is not old]
+        for old, new in moved:
+            line.remove(old.uid)
+            line.add(new)
+        for one in {_asker(one): one for pair in moved for one in pair}.values():
+            self._tell(one, books=books)
 
     def look_anew(self, *, books: Books) -> None:
         """Other hardware: a gang that could not start may do so now, or the other way round."""
@@ -234,6 +263,7 @@ class Hall:
         self._never.clear()
         self._nowhere.clear()
         self.in_vain.clear()
+        self._ways.clear()
         return everybody
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
@@ -118,6 +118,12 @@ class Line:
     def firsts_of(self, gang: GangKey) -> list[Waiter]:
         """Of each user who has pods of this gang here, the first of them."""
         return [self._waiters[rows[gang][0][1]] for rows in self._rows.values() if gang in rows]
+
+    def of_runs(self, gang: GangKey, runs: Iterable[str]) -> list[Waiter]:
+        """All who stand here of these runs of a gang's group."""
+        keys = [(*gang[:4], run) for run in runs]
+        rows = [rows[key] for rows in self._rows.values() for key in keys if key in rows]
+        return [self._waiters[uid] for row in rows for _, uid in row]
 
     def users(self) -> KeysView[str]:
         """Who has pods here."""

@@ -11,28 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aliquot_core.objects import Pod
+from aliquot_scheduler.queues.waiting.runs import Runs
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 
 class StaleGangs:
     """Which gangs lack members, and since when."""
 
-    def __init__(self, *, after: float) -> None:
+    def __init__(self, *, after: float, runs: Runs) -> None:
         self._after = after
+        self._runs = runs
         self._since: dict[GangKey, float] = {}
-        self._done: dict[GangKey, set[str]] = {}
         self._lost_one: set[GangKey] = set()
         # Of those some that may be evicted.
         self._mixed: set[GangKey] = set()
 
-    def done(self, waiter: Waiter) -> None:
-        """One of a gang has run to its end: it counts as one that is there."""
-        if gang := waiter.gang:
-            self._done.setdefault(gang, set()).add(waiter.uid)
-
     def lost(self, waiter: Waiter) -> None:
         """One of a gang that was bound is gone, or has failed."""
-        if (gang := waiter.gang) and waiter.uid not in self._done.get(gang, ()):
+        if (gang := waiter.gang) and waiter.uid not in self._runs.done_of(gang):
             self._lost_one.add(gang)
             if not waiter.shape.firm:
                 self._mixed.add(gang)
@@ -46,15 +42,18 @@ class StaleGangs:
         now: float,
     ) -> list[Pod]:
         """Who is to be sent back: all bound members of gangs that have lacked others for too long."""
+        waiting = [self._runs.sorted_in(waiter) for waiter in waiting if waiter.group]
         gangs = {gang: sorted(uids) for gang, uids in let_in.items()}
         lacking = {gang for gang, uids in gangs.items() if self._lacks(gang, uids, bound)}
         if lacking:
-            lacking &= self._lost_one | {waiter.gang for waiter in waiting if waiter.gang}
+            lacking &= self._lost_one | {waiter.gang for waiter in waiting}
         for gang in lacking - self._since.keys():
             self._since[gang] = now
         for gang in self._since.keys() - lacking:
             del self._since[gang]
-        self._forget(gangs.keys(), lacking)
+        self._lost_one &= lacking
+        self._mixed &= lacking
+        self._runs.forget_ended()
         late = sorted(gang for gang, since in self._since.items() if now - since >= self._after)
         if not late:
             return []
@@ -68,14 +67,7 @@ class StaleGangs:
         there = list(uids)
         groups = [bound[uid].group for uid in there if uid in bound]
         least = max((group.minimum for group in groups if group), default=0)
-        return len(there) + len(self._done.get(gang, ())) < least
-
-    def _forget(self, there: Iterable[GangKey], lacking: set[GangKey]) -> None:
-        known = set(there)
-        self._lost_one &= lacking
-        self._mixed &= lacking
-        for gang in self._done.keys() - known:
-            del self._done[gang]
+        return len(there) + len(self._runs.done_of(gang)) < least
 
 
 def _yielding(waiter: Waiter) -> GangKey | None:

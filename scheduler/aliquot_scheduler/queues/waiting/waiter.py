@@ -27,8 +27,8 @@ from aliquot_scheduler.queues.waiting.users import Whose
 Place = tuple[int, int, str, str, str, str]
 # Namespace and name of a group.
 GroupKey = tuple[str, str]
-# The same with the size and the minimum that a pod of it says: only who agrees is of one gang.
-GangKey = tuple[str, str, int, int]
+# The same with the size and the minimum that a pod of it says, and its run (`runs.py`): only who agrees is of one gang.
+GangKey = tuple[str, str, int, int, str]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +58,8 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     # Among the pods of the same user.
     priority: int
     group: Group | None
+    # Which run of its group it is of; empty for one that has not begun.
+    run: str = ""
     # Patterns of models that it is kept off, since its queue may have none of them for it.
     off: tuple[str, ...] = ()
     # How many turns it has lost that had room.
@@ -87,7 +89,7 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     def gang(self) -> GangKey | None:
         """Which group it is in, as it has it."""
         group = self.group
-        return (self.pod.metadata.namespace, group.name, group.size, group.minimum) if group else None
+        return (self.pod.metadata.namespace, group.name, group.size, group.minimum, self.run) if group else None
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
