@@ -30,7 +30,6 @@ from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.complaints import Complaints
 from aliquot_agent.starting.decision import Start
-from aliquot_agent.starting.held_on_sick import Held, held_on_sick
 from aliquot_agent.starting.offer import Offer
 from aliquot_agent.starting.slice_notes import REASON, ready_note
 from aliquot_agent.starting.starter import Starter
@@ -40,6 +39,7 @@ from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
+from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node

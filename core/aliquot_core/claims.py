@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice
+from aliquot_core.errors import ClusterError
+from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice, decode_grant
 from aliquot_core.modes import MIG
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -79,6 +80,26 @@ def _sum(parts: tuple[Slice, ...]) -> Claim:
     for part in parts:
         total = total.beside(Claim(compute=part.compute, memory=part.memory, closes=part.whole))
     return total
+
+
+class NoGrantError(ClusterError):
+    """The pod was bound by somebody who does not know of slices."""
+
+    def __init__(self, annotation: str) -> None:
+        super().__init__(
+            f"bound without a grant (annotation {annotation})",
+            remedy="let Aliquot's scheduler place it: leave spec.nodeName empty and use its scheduler profile",
+        )
+
+
+def own_grant(pod: Pod, *, names: Names) -> Grant:
+    """Read the pod's grant, which must be for it and for what it asked; raises an `AliquotError` that says why not."""
+    text = pod.metadata.annotations.get(names.grant)
+    if text is None:
+        raise NoGrantError(names.grant)
+    grant = decode_grant(text)
+    check_grant(grant, pod=pod, names=names)
+    return grant
 
 
 def check_grant(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from aliquot_agent.starting.held_on_sick import Held, held_on_sick
+from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.desk import Desk
@@ -75,9 +75,8 @@ class Town:
             cards[bad] = sick(cards[bad])
         there = [pod for pod in self.api.pods.values() if pod.spec.node_name == name]
         on_sick = held_on_sick(there, inventory=Inventory(gpus=tuple(cards)), names=NAMES).values()
-        compute, memory, best_effort = (sum(column) for column in zip(Held(), *on_sick, strict=True))
         node = make_node(name, cards, cordoned=name in self.cordoned)
-        self.picture.node_seen(counting(node, held=(compute, memory, best_effort)))
+        self.picture.node_seen(counting(node, held=Held().beside(*on_sick)))
 
     def beat(self, name: str) -> None:
         """A heart-beat, if the agent is there."""

@@ -9,8 +9,7 @@ from aliquot_agent.isolation.gpu_modes import Seat, next_use, use_of
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.signal import Signal
-from aliquot_agent.starting.own_grant import own_grant
-from aliquot_core.claims import Claim, claims
+from aliquot_core.claims import Claim, claims, own_grant
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.inventory import Inventory

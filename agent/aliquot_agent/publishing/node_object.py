@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held
+from aliquot_core.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.inventory import Health, Inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node

@@ -8,9 +8,9 @@ from typing import Any
 
 from aliquot_agent.publishing.node_object import patches
 from aliquot_agent.signal import Signal
-from aliquot_agent.starting.held_on_sick import Held
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
+from aliquot_core.held_on_sick import Held
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.door import Device
+from aliquot_core.held_on_sick import NOTHING_HELD, Held
 from aliquot_core.inventory import Health, Inventory
 from aliquot_core.names import Names
 from aliquot_core.quantities import WHOLE

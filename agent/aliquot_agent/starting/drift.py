@@ -13,9 +13,8 @@ from enum import StrEnum
 import msgspec
 
 from aliquot_agent.starting.decision import Known
-from aliquot_agent.starting.own_grant import own_grant
 from aliquot_agent.starting.room import has_started, totals
-from aliquot_core.claims import claims, overdrawn
+from aliquot_core.claims import claims, overdrawn, own_grant
 from aliquot_core.errors import AliquotError
 from aliquot_core.inventory import Health
 from aliquot_core.objects import Pod

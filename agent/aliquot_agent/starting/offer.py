@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
-from aliquot_agent.starting.held_on_sick import Held
 from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
 from aliquot_agent.starting.starter import Starter
 from aliquot_core.clock import Clock
 from aliquot_core.door import Device
+from aliquot_core.held_on_sick import Held
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from aliquot_agent.starting.decision import Known
-from aliquot_agent.starting.own_grant import own_grant
-from aliquot_core.claims import NOTHING, Claim, claims, overdrawn
+from aliquot_core.claims import NOTHING, Claim, claims, overdrawn, own_grant
 from aliquot_core.errors import AliquotError
 from aliquot_core.objects import Pod
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from aliquot_agent.starting.decision import Decision, Known, Refuse, Spec, Start, Wait
 from aliquot_agent.starting.identity import Held, unknown_pod, who
-from aliquot_agent.starting.own_grant import misfit, own_grant, unready
+from aliquot_agent.starting.misfit import misfit, unready
 from aliquot_agent.starting.room import over
-from aliquot_core.claims import Claim, claims
+from aliquot_core.claims import Claim, claims, own_grant
 from aliquot_core.door import PreStart
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import Grant

@@ -22,11 +22,11 @@ from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
-from aliquot_agent.starting.held_on_sick import NOTHING_HELD, Held, held_on_sick
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.door import KubeletSeen
 from aliquot_core.errors import AliquotError
+from aliquot_core.held_on_sick import NOTHING_HELD, Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, Pod

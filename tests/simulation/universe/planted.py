@@ -13,8 +13,9 @@ from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.pods.slice_holders import SliceHolders
 from aliquot_agent.pods.standing import Standing
 from aliquot_agent.publishing.node_publisher import NodePublisher
-from aliquot_agent.starting import own_grant, room, starts
+from aliquot_agent.starting import room, starts
 from aliquot_agent.starting.decision import Decision, Known, Start
+from aliquot_core import claims
 from aliquot_core.claims import Claim
 from aliquot_core.grant import Grant
 from aliquot_core.inventory import Gpu
@@ -128,7 +129,7 @@ def believe_every_grant(patch: pytest.MonkeyPatch) -> None:
     def check(grant: Grant, *, pod: Pod, names: Names) -> PodRequest:  # noqa: ARG001 - the defect
         return parse_request(pod, names=names)
 
-    patch.setattr(own_grant, "check_grant", check)
+    patch.setattr(claims, "check_grant", check)
 
 
 def trust_sick_gpus(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aliquot_agent.publishing.node_object import patches
 from aliquot_agent.starting.device_ids import device_tables
-from aliquot_agent.starting.held_on_sick import Held, held_on_sick
+from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.objects import Pod
 from support.centre import MEMORY, NAMES, asks, bound, gpus, make_node, sick

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aliquot_agent.starting.decision import Known
-from aliquot_agent.starting.own_grant import misfit
+from aliquot_agent.starting.misfit import misfit
 from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.extender.decisions import Filtered

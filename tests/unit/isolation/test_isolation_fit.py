@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_agent.starting.decision import Known
-from aliquot_agent.starting.own_grant import misfit
+from aliquot_agent.starting.misfit import misfit
 from aliquot_core.grant import ContainerGrant
 from aliquot_core.isolation import admits, chosen
 from aliquot_core.objects import Pod

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_agent.starting.decision import Known
-from aliquot_agent.starting.own_grant import misfit
+from aliquot_agent.starting.misfit import misfit
 from aliquot_core.claims import Claim, check_grant
 from aliquot_core.grant import ContainerGrant, Grant, GrantError, Slice
 from aliquot_core.objects import Pod

@@ -1,38 +1,14 @@
-"""Is the grant a pod's own, can this node keep it, and now? Rules 2, 3 and 5 of `starts`. Pure."""
+"""Can this node keep what a grant promises, and now? Rules 3 and 5 of `starts`. Pure."""
 
 from __future__ import annotations
 
 from aliquot_agent.isolation.gpu_modes import Seat, Use, hindrance
 from aliquot_agent.starting.decision import Known
-from aliquot_core.claims import check_grant
-from aliquot_core.errors import ClusterError
-from aliquot_core.grant import ContainerGrant, Grant, Slice, decode_grant
+from aliquot_core.grant import ContainerGrant, Grant, Slice
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.isolation import Keeping, holds_memory, keeping, offers, spans
 from aliquot_core.modes import MPS
-from aliquot_core.names import Names
-from aliquot_core.objects import Pod
 from aliquot_core.request import quality_of
-
-
-def own_grant(pod: Pod, *, names: Names) -> Grant:
-    """Read the pod's grant, which must be for it and for what it asked; raises an `AliquotError` that says why not."""
-    text = pod.metadata.annotations.get(names.grant)
-    if text is None:
-        raise NoGrantError(names.grant)
-    grant = decode_grant(text)
-    check_grant(grant, pod=pod, names=names)
-    return grant
-
-
-class NoGrantError(ClusterError):
-    """The pod was bound by somebody who does not know of slices."""
-
-    def __init__(self, annotation: str) -> None:
-        super().__init__(
-            f"bound without a grant (annotation {annotation})",
-            remedy="let Aliquot's scheduler place it: leave spec.nodeName empty and use its scheduler profile",
-        )
 
 
 def misfit(grant: Grant, *, known: Known) -> str:

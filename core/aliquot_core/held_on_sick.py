@@ -14,8 +14,7 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
-from aliquot_agent.starting.own_grant import own_grant
-from aliquot_core.claims import claims
+from aliquot_core.claims import claims, own_grant
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import Grant, decode_grant
 from aliquot_core.hosts import own_request
@@ -31,6 +30,10 @@ class Held(NamedTuple):
     memory: int = 0
     best_effort: int = 0
 
+    def beside(self, *others: Held) -> Held:
+        """All of them together."""
+        return Held(*(sum(column) for column in zip(self, *others, strict=True)))
+
 
 NOTHING_HELD: Mapping[str, Held] = MappingProxyType({})
 
@@ -42,7 +45,7 @@ def held_on_sick(pods: Iterable[Pod], *, inventory: Inventory, names: Names) -> 
     for pod in pods:
         if not pod.ended:
             for uuid, held in _held(pod, well, names=names):
-                sums[uuid] = Held(*(before + more for before, more in zip(sums[uuid], held, strict=True)))
+                sums[uuid] = sums[uuid].beside(held)
     return sums
 
 
