@@ -44,14 +44,14 @@ def make_node(name: str, cards: Sequence[Gpu], *, cordoned: bool = False, ready:
     )
 
 
-def counting(node: Node, *, memory: int = MEMORY, held: tuple[int, int, int] = (0, 0, 0)) -> Node:
-    """The same node, whose kubelet tells of our resources: so much memory of each GPU that is not sick.
+def counting(node: Node, *, memory: int = MEMORY, held: tuple[int, int, int] = (0, 0, 0), places: int = 32) -> Node:
+    """The same node, whose kubelet tells of our resources: so much memory and places of each GPU that is well.
 
     And beside them what is `held` on those that are.
     """
     inventory = decode_inventory(node.metadata.annotations[NAMES.inventory])
     cards = sum(gpu.health is not Health.SICK for gpu in inventory.gpus)
-    each = zip(NAMES.resources(), (100, memory, 32), held, strict=True)
+    each = zip(NAMES.resources(), (100, memory, places), held, strict=True)
     told = {name: str(amount * cards + more) for name, amount, more in each}
     status = msgspec.structs.replace(node.status, allocatable={**node.status.allocatable, **told})
     return msgspec.structs.replace(node, status=status)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.hosts import own_request
+from aliquot_core.inventory import Inventory
 from aliquot_scheduler.picture.host_room import NOTHING_OWN
 from support.centre import NAMES, counting, gpus, make_node, sick
 from support.queue_stage import Stage
@@ -29,6 +33,16 @@ def falls_sick(stage: Stage, uid: str, *, cards: int, told: bool) -> None:
     there = [sick(one) if one.uuid == uuid else one for one in gpus("n0", cards)]
     held = own_request(stage.pods[uid], names=NAMES) if told else NOTHING_OWN
     stage.picture.node_seen(counting(make_node("n0", there), held=held))
+    stage.beat()
+
+
+def agents_tell(stage: Stage, *, cards: int, ill: Collection[str], places: int = 32) -> None:
+    """Each node has so many cards, of which these are ill; its agent tells beside the others what is held on them."""
+    for name in list(stage.picture.nodes):
+        there = tuple(sick(one) if one.uuid in ill else one for one in gpus(name, cards))
+        pods = [pod for pod in stage.pods.values() if pod.spec.node_name == name]
+        held = Held().beside(*held_on_sick(pods, inventory=Inventory(gpus=there), names=NAMES).values())
+        stage.picture.node_seen(counting(make_node(name, there), held=held, places=places))
     stage.beat()
 
 

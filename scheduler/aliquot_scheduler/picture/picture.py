@@ -23,6 +23,7 @@ import numpy as np
 from aliquot_core.claims import Claim, claims
 from aliquot_core.errors import AliquotError
 from aliquot_core.grant import Grant, GrantError, LaterGrantError, decode_grant
+from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.hosts import host_request, own_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
@@ -183,6 +184,13 @@ class Picture:
         grant = _own_grant(pod, text)
         return None if isinstance(grant, str) else {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
 
+    def on_sick(self, pod: Pod) -> Held:
+        """What of our resources it holds on sick GPUs: its node tells of that no longer than the pod is there."""
+        known = self.nodes.get(pod.spec.node_name)
+        if known is None or all(self._is_well(known, gpu) for _, gpu in self.holdings.of(pod.metadata.uid)):
+            return Held()
+        return Held().beside(*held_on_sick([pod], inventory=known.inventory, names=self._names).values())
+
     def is_of_later(self, pod: Pod) -> bool:
         """Whether its grant was written by a version of Aliquot that is later than this."""
         try:
@@ -254,6 +262,10 @@ class Picture:
         column = known.columns.get(gpu[1]) if known else None
         if known and column is not None:
             self._write(known, column=column, gpu=known.inventory.gpus[column])
+
+    def _is_well(self, known: KnownNode, gpu: str) -> bool:
+        column = known.columns.get(gpu)
+        return column is not None and bool(self.grid.open[known.row, column])
 
     def _write(self, known: KnownNode, *, column: int, gpu: Gpu) -> None:
         held, holders = self.holdings.total((known.name, gpu.uuid))

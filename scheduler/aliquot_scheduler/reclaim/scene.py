@@ -35,6 +35,8 @@ class Scene:
         # CPU, main memory and places for pods that are given back, and what those take who come; by node.
         self._hosts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(NOBODY.on_node))
         self._guests: defaultdict[str, dict[str, HostAmounts]] = defaultdict(dict)
+        # By UID, what a node has once more when somebody goes.
+        self._given_back: dict[str, HostAmounts] = {}
         for one in leaving:
             self.goes(one)
 
@@ -112,7 +114,7 @@ class Scene:
                 return False
             if left.compute < claim.compute.value or left.memory < claim.memory.value:
                 return False
-        return all(self._host_spares(node, one) for node in {node for node, _ in one.claims})
+        return all(self._host_spares(node, one) for node in _nodes(one))
 
     def _claims(self, key: GpuKey) -> list[Claim]:
         """What lies on a GPU, and what is to come to it."""
@@ -124,7 +126,7 @@ class Scene:
         known = self.picture.nodes.get(node)
         if known is None:
             return True
-        asked = one.waiter.shape.host.on_node
+        asked = self._gives_back(one)
         return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
 
     def _host_left(self, known: KnownNode) -> list[int]:
@@ -139,10 +141,22 @@ class Scene:
         return [there + more - less for there, more, less in zip(free, back, taken, strict=True)]
 
     def _count(self, one: Resident, *, sign: int) -> None:
-        for node in {node for node, _ in one.claims}:
-            self._add(node, one.waiter.shape.host.on_node, sign=sign)
+        for node in _nodes(one):
+            self._add(node, self._gives_back(one), sign=sign)
+
+    def _gives_back(self, one: Resident) -> HostAmounts:
+        """All that it takes of its node, but what the node tells of on account of it alone: that goes with it."""
+        if (amounts := self._given_back.get(one.uid)) is None:
+            host, on_sick = one.waiter.shape.host, self.picture.on_sick(one.waiter.pod)
+            own = (asked - less for asked, less in zip(host.own, on_sick, strict=True))
+            amounts = self._given_back[one.uid] = (*host.beside_own, *own)
+        return amounts
 
     def _add(self, node: str, amounts: HostAmounts, *, sign: int) -> None:
         back = self._hosts[node]
         for column, amount in enumerate(amounts):
             back[column] += sign * amount
+
+
+def _nodes(one: Resident) -> set[str]:
+    return {node for node, _ in one.claims}
