@@ -7,6 +7,7 @@ before it, or all app containers with all sidecars, whichever is more. Compute a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -169,12 +170,19 @@ def _check_gpus(grant: Grant, *, request: PodRequest) -> None:
     apps = {part.gpu for name, part in grant.slices() if kind[name] is Kind.APP}
     for name, container in grant.containers.items():
         gpus = {part.gpu for part in container.slices}
-        # The kubelet hands an init container's ids on to the app containers; one that asks for more GPUs holds more.
-        if kind[name] is Kind.INIT and not (gpus <= apps or gpus >= apps):
+        if kind[name] is Kind.INIT and not may_start_on(gpus, apps=apps):
             raise GrantError(
                 "an init container runs on its app containers' GPUs, this one does not",
                 where=f"grant of container {name}",
             )
+
+
+def may_start_on(gpus: AbstractSet[object], *, apps: AbstractSet[object]) -> bool:
+    """Whether an init container may run there whose app containers lie on these GPUs.
+
+    The kubelet hands its ids on to them; one that asks for more GPUs holds more.
+    """
+    return gpus <= apps or gpus >= apps
 
 
 def _check_phases(pod: Pod, grant: Grant) -> None:

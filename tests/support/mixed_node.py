@@ -12,6 +12,7 @@ from itertools import permutations, product, takewhile
 
 import msgspec
 
+from aliquot_core.claims import may_start_on
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.isolation import admits, enough, spans
 from aliquot_core.objects import Node, Pod
@@ -157,8 +158,7 @@ class Scene:
         if not held_at_once([*beside, (init, way)], laid.spots):
             return False
         apps = {at for one in self.containers if one.kind is Kind.APP for at in laid.ways.get(one.name, ())}
-        most = min(len(apps), len(way))
-        return not inside or not apps or (set(way[:most]) <= apps and apps.isdisjoint(way[most:]))
+        return not inside or may_start_on({*way}, apps=apps)
 
 
 @dataclass

@@ -144,15 +144,29 @@ def _for_init(
     pieces = pieces_of(container)
     if len(pieces) <= len(inside):
         return _choose(pieces, cards=inside, request=request)
-    first = _choose(pieces[: len(inside)], cards=inside, request=request)
-    if first is None:
+    first = _on_all(inside, pieces, placement=request.placement)
+    rest = [piece for number, piece in enumerate(pieces) if number not in first]
+    if len(first) < len(inside):
         return None
     for own in hands([*inside, *outside], modes_of(request)):
         if set(inside) <= set(own):
-            more = _choose(pieces[len(inside) :], cards=[card for card in own if card in outside], request=request)
+            more = _choose(rest, cards=[card for card in own if card in outside], request=request)
             if more is not None:
-                return [*first, *more]
+                found = iter(more)
+                return [first.get(number) or next(found) for number in range(len(pieces))]
     return None
+
+
+def _on_all(cards: Sequence[Card], pieces: Sequence[Piece], *, placement: Placement) -> dict[int, Card]:
+    """By number, which of these pieces lie on these GPUs: on each the largest for which there is one left.
+
+    So the least is left for others: a GPU that takes a piece takes all that follow.
+    """
+    laid: dict[int, Card] = {}
+    for number, piece in enumerate(pieces):
+        if able := [card for card in cards if card not in laid.values() and card.takes(piece)]:
+            laid[number] = min(able, key=lambda card: (card.cost(piece, placement), card.gpu.index))
+    return laid
 
 
 def _when_it_runs(init: ContainerRequest, *, laid: Laid, request: PodRequest, cards: Sequence[Card]) -> dict[str, Card]:

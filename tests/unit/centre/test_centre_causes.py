@@ -72,6 +72,10 @@ def is_never(scene: Scene) -> bool:
 # Init containers over several GPUs, on which the most of each piece by its place need not meet.
 @example(seed=14307, apart=False)
 @example(seed=19921, apart=True)
+# An init container over more GPUs than its app container has, whose first piece finds room beside those alone.
+@example(seed=6663, apart=False)
+@example(seed=8000, apart=True)
+@example(seed=10303, apart=False)
 @settings(max_examples=400, deadline=None)
 def test_a_node_takes_a_pod_where_there_is_a_way_to_lay_its_containers(*, seed: int, apart: bool) -> None:
     """And nowhere else; whichever GPU would suit each of them best."""

@@ -228,6 +228,16 @@ def test_an_init_container_that_asks_more_gets_its_app_container_s_gpu_and_anoth
     assert set(gpu_numbers(grant)) < set(gpu_numbers(grant, "init"))
 
 
+def test_the_larger_piece_of_an_init_container_lies_where_there_is_room_for_it() -> None:
+    """Its app container has room on a GPU that others share, where only the smaller one has."""
+    shared, empty = gpus("n1", 2)
+    picture = picture_with(make_node("n1", [shared, msgspec.structs.replace(empty, memory=40_000)]))
+    fill(picture, "n1", [(50, 20_000), (0, 0)])
+    pod = make_pod("u", container("main", (10, 55_000)), inits=[container("init", (150, 3_000))])
+    grant = plan(picture, pod, "n1")
+    assert (gpu_numbers(grant), gpu_numbers(grant, "init")) == ([0], [1, 0])
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 50_000)), min_size=1, max_size=2),
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 70_000)), max_size=2),
