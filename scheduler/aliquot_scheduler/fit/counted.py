@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
-import numpy as np
 
 from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.grant import NOT_READ, UPGRADE
@@ -21,8 +20,7 @@ from aliquot_core.inventory import Gpu, Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.survey import Survey
-from aliquot_scheduler.picture.grid import Bools
-from aliquot_scheduler.picture.host_room import OWN, HostInts, Own, Ungranted
+from aliquot_scheduler.picture.host_room import OWN, Own, Ungranted, enough_rows
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 NOTHING_SHORT: Mapping[str, str] = MappingProxyType({})
@@ -31,20 +29,6 @@ _COMPUTE, _MEMORY, _BEST_EFFORT = range(3)
 _WORDS = ("% of compute", "MiB of GPU memory", "places for best effort")
 _ONE_PLACE = "1 place for best effort"
 _UNGRANTED = "held without a grant"
-
-
-def short_rows(asked: Own, there: HostInts) -> Bools:
-    """The rows of which that is more than is there; of what is not asked for nothing need be."""
-    short: Bools = np.zeros(len(there), dtype=np.bool_)
-    for column, amount in zip(there[:, OWN].T, asked, strict=True):
-        if amount:
-            short |= column < amount
-    return short
-
-
-def is_short(asked: Own, left: Own) -> bool:
-    """The same of one node."""
-    return any(less < more for more, less in zip(asked, left, strict=True) if more)
 
 
 def why_short(asked: Own, nodes: Iterable[str], *, picture: Picture, but: str = "", named: bool = False) -> str:
@@ -141,7 +125,7 @@ class Counted:
     def heard(self, found: Survey, pod: Pod) -> Survey:
         """What was found, without the nodes that have too little left, and why these have."""
         asked = own_request(pod, names=self._names)
-        short = found.fits & short_rows(asked, self._picture.hosts.free)
+        short = found.fits & ~enough_rows(asked, self._picture.hosts.free[:, OWN])
         if not short.any():
             return found
         there = (name for name, known in self._picture.nodes.items() if short[known.row])

@@ -20,16 +20,18 @@ from aliquot_core.hosts import extended_request, host_request, own_request
 from aliquot_core.names import Names
 from aliquot_core.node_rules import ANY_NODE, Wanted, tolerations_of, wanted_by
 from aliquot_core.objects import Pod, Toleration
-from aliquot_scheduler.fit.counted import is_short, short_rows
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import (
     CPU,
     MEMORY,
     NOTHING_OWN,
+    OWN,
     PODS,
     HostAmounts,
     HostInts,
     Own,
+    enough,
+    enough_rows,
 )
 from aliquot_scheduler.picture.picture import Picture
 
@@ -135,14 +137,14 @@ class Ground:
 
     def admits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take such a pod now."""
-        return self.admits_beside_gpus(ask) & ~short_rows(ask.own, self._picture.hosts.free)
+        return self.admits_beside_gpus(ask) & enough_rows(ask.own, self._picture.hosts.free[:, OWN])
 
     def suits(self, ask: HostAsk) -> Bools:
         """The rows whose nodes would take such a pod if no other were there but who lies without a grant."""
         hosts, nodes = self._picture.hosts, self._picture.nodes
-        suits = self._suits(ask) & self._has_extended(ask) & _enough(hosts.allocatable, ask.on_node)
+        suits = self._suits(ask) & self._has_extended(ask) & enough_rows(ask.on_node, hosts.allocatable)
         for name in hosts.ungranted.keys() & nodes.keys():
-            suits[nodes[name].row] &= not is_short(ask.own, hosts.own_beside(name))
+            suits[nodes[name].row] &= enough(ask.own, hosts.own_beside(name))
         return suits
 
     def could(self, ask: HostAsk) -> Bools:
@@ -151,7 +153,7 @@ class Ground:
         return (
             self._picture.marks.wanted(ask.wanted)
             & self._has_extended(ask)
-            & _enough(hosts.allocatable, ask.beside_own)
+            & enough_rows(ask.beside_own, hosts.allocatable)
         )
 
     def digest(self, ask: HostAsk) -> int:
@@ -162,7 +164,7 @@ class Ground:
         """What keeps it off these nodes now; nothing where one of them takes it, or where there are none."""
         free = self._picture.hosts.free
         taint = _Test(Barrier.TAINT, ~self._picture.marks.tolerating(ask.tolerations))
-        count = _Test(Barrier.COUNTED, short_rows(ask.own, free))
+        count = _Test(Barrier.COUNTED, ~enough_rows(ask.own, free[:, OWN]))
         return _first_of(rows, (taint, *self._tests(ask, free), count))
 
     def lasting_barriers(self, ask: HostAsk, rows: Bools) -> list[Against]:
@@ -172,7 +174,7 @@ class Ground:
     def admits_beside_gpus(self, ask: HostAsk) -> Bools:
         """The rows whose nodes take it by all but our own resources."""
         hosts = self._picture.hosts
-        return self._suits(ask) & self._has_extended(ask) & _enough(hosts.free, ask.beside_own)
+        return self._suits(ask) & self._has_extended(ask) & enough_rows(ask.beside_own, hosts.free)
 
     def _suits(self, ask: HostAsk) -> Bools:
         marks = self._picture.marks
@@ -204,12 +206,3 @@ def _first_of(rows: Bools, tests: Iterable[_Test]) -> list[Against]:
             found.append(Against(what=what, rows=out, asked=asked, most=most, resource=resource))
             left = left & ~out
     return [] if left.any() else found
-
-
-def _enough(there: HostInts, amounts: HostAmounts) -> Bools:
-    """Where each amount is there; of what is not asked for nothing need be."""
-    enough: Bools = there[:, PODS] >= 1
-    for column, asked in enumerate(amounts):
-        if asked:
-            enough &= there[:, column] >= asked
-    return enough

@@ -24,6 +24,7 @@ from aliquot_core.hosts import MOST, is_extended, quantity
 from aliquot_core.objects import Node
 from aliquot_core.quantities import QuantityError
 from aliquot_scheduler.picture.changes import RowChanges
+from aliquot_scheduler.picture.grid import Bools
 
 # Thousandths of CPUs, bytes of memory, pods, and of our own resources percent, MiB, places for best effort: the columns
 # of the arrays.
@@ -218,6 +219,20 @@ class HostRoom:
             self.free[row] = self.allocatable[row] - np.array(taken, dtype=np.int64)
             self.cores[row] = 0.0 if self.allocatable[row, CPU] == UNTOLD else self.free[row, CPU] / MILLI
             self.changes.note(row)
+
+
+def enough(asked: Sequence[int], left: Sequence[int]) -> bool:
+    """Whether of each amount so much is left; of what is not asked for less than nothing may be."""
+    return all(not amount or there >= amount for amount, there in zip(asked, left, strict=True))
+
+
+def enough_rows(asked: Sequence[int], left: HostInts) -> Bools:
+    """The same of each row, by its first columns."""
+    found: Bools = np.ones(len(left), dtype=np.bool_)
+    for column, amount in enumerate(asked):
+        if amount:
+            found &= left[:, column] >= amount
+    return found
 
 
 def _array(rows: int) -> HostInts:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from aliquot_scheduler.picture.host_room import enough
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
@@ -298,5 +299,7 @@ class Planner:
     def _lacks_now(self, node: str, clearing: Clearing) -> bool:
         """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""
         asked = [place.waiter.shape.host.on_node for place in clearing.places if place.node == node]
-        free = self._picture.hosts.free[self._picture.nodes[node].row].tolist() if asked else []
-        return any(sum(column) > max(0, there) for column, there in zip(zip(*asked, strict=True), free, strict=False))
+        if not asked:
+            return False
+        free = self._picture.hosts.free[self._picture.nodes[node].row].tolist()
+        return not enough([sum(column) for column in zip(*asked, strict=True)], free)

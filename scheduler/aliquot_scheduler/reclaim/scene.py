@@ -15,7 +15,7 @@ from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.ground import NOBODY
 from aliquot_scheduler.fit.left import Left
-from aliquot_scheduler.picture.host_room import HostAmounts
+from aliquot_scheduler.picture.host_room import HostAmounts, enough
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -98,8 +98,7 @@ class Scene:
 
     def host_takes(self, known: KnownNode, waiter: Waiter) -> bool:
         """Whether the node has the CPU, the memory and a place for the pod."""
-        asked = waiter.shape.host.on_node
-        return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
+        return enough(waiter.shape.host.on_node, self._host_left(known))
 
     def has_room_for(self, one: Resident) -> bool:
         """Whether somebody who goes could as well stay, beside all who come."""
@@ -124,10 +123,7 @@ class Scene:
 
     def _host_spares(self, node: str, one: Resident) -> bool:
         known = self.picture.nodes.get(node)
-        if known is None:
-            return True
-        asked = self._gives_back(one)
-        return all(not amount or there >= amount for amount, there in zip(asked, self._host_left(known), strict=True))
+        return known is None or enough(self._gives_back(one), self._host_left(known))
 
     def _host_left(self, known: KnownNode) -> list[int]:
         """CPU, memory and places that the node will have left."""

@@ -28,7 +28,7 @@ from aliquot_scheduler.fit.ground import NOBODY
 from aliquot_scheduler.fit.layout import lay_out
 from aliquot_scheduler.fit.left import Left
 from aliquot_scheduler.fit.modes import modes_of, sharing
-from aliquot_scheduler.picture.host_room import HostAmounts
+from aliquot_scheduler.picture.host_room import HostAmounts, enough
 
 # All that decides what a GPU takes; and a node.
 _CardState = tuple[int, ...]
@@ -154,7 +154,7 @@ class Laying:
             if may is None or self._states[place] in looked_at:
                 continue
             looked_at.add(self._states[place])
-            if all(not asked or there >= asked for there, asked in zip(spot.host, sort.host, strict=True)):
+            if enough(sort.host, spot.host):
                 for claims in self._on(place, sort, may):
                     yield _Placed(place, sort, claims)
 
