@@ -39,7 +39,7 @@ from aliquot_agent.web.usage_watch import UsageWatch
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
-from aliquot_core.held_on_sick import Held, held_on_sick
+from aliquot_core.held_on_sick import Held
 from aliquot_core.inventory import Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
@@ -319,9 +319,7 @@ class NodeAgent:
         return self.gpus.inventory
 
     def _held(self, inventory: Inventory) -> Mapping[str, Held] | None:
-        if not self.pods.complete:
-            return None
-        return held_on_sick(self.pods.by_uid.values(), inventory=inventory, names=self._names)
+        return self.pods.on_sick(inventory, names=self._names)
 
     def _node_changed(self) -> None:
         if self.node is not None:

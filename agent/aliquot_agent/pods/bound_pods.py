@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from aliquot_agent.signal import Signal
+from aliquot_core.held_on_sick import Held, held_on_sick
+from aliquot_core.inventory import Inventory
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 
@@ -33,6 +36,10 @@ class BoundPods:
         """Whether a pod has come to its end, be its object here or gone since."""
         pod = self._pods.get(uid)
         return pod.ended if pod is not None else uid in self._past
+
+    def on_sick(self, inventory: Inventory, *, names: Names) -> Mapping[str, Held] | None:
+        """What they hold of GPUs that are sick or not there, by uuid; None before all of them are known."""
+        return held_on_sick(self._pods.values(), inventory=inventory, names=names) if self.complete else None
 
     def take(self, change: Change[Pod]) -> None:
         """Follow one change."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.publishing.node_object import patches
+from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
 from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Synced
 from support.centre import MEMORY, NAMES, asks, bound, gpus, make_node, sick
 
 replace = msgspec.structs.replace
@@ -46,6 +49,15 @@ def test_so_much_is_held_on_the_sick_one(case: str) -> None:
     pods, expected = CASES[case]
     for cards in (CARDS, LOST):
         assert held_on_sick(pods, inventory=cards, names=NAMES).get(ILL.uuid, Held()) == expected
+
+
+def test_it_is_not_known_before_all_pods_are() -> None:
+    """The list of an agent that begins may be under way."""
+    pods = BoundPods(changed=Signal())
+    pods.take(Added(new=PART))
+    assert pods.on_sick(CARDS, names=NAMES) is None
+    pods.take(Synced(resource_version="1"))
+    assert pods.on_sick(CARDS, names=NAMES) == {ILL.uuid: Held(50, 6_000)}
 
 
 def test_where_all_are_well_nothing_is_told_beside_them() -> None:

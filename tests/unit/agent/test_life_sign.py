@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,6 +13,7 @@ from aliquot_agent.publishing.life_sign import LifeSign
 from aliquot_agent.publishing.node_publisher import NodePublisher
 from aliquot_agent.signal import Signal
 from aliquot_core.door import KubeletSeen
+from aliquot_core.held_on_sick import Held
 from aliquot_core.inventory import Gpu, Inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node
@@ -25,6 +24,7 @@ from aliquot_kube.resources import LEASES, NODES
 from aliquot_kube.transport import Question
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
+from support.loops import running
 
 NAMES = Names()
 LEASE = LEASES.path(namespace="system", name="node-n1")
@@ -48,18 +48,6 @@ class Changing:
                 self.changed.notify()
 
         return change
-
-
-@asynccontextmanager
-async def running(*parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run loops beside the test."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_kubelet_that_listens_while_away_is_being_written_is_told_at_once() -> None:
@@ -103,3 +91,29 @@ async def test_an_inventory_that_changes_while_the_node_is_being_written_is_publ
         await clock.advance(SOON)
     written = json.loads(api.objects[NODE]["metadata"]["annotations"][NAMES.inventory])
     assert written["driver"] == "2.0"
+
+
+async def test_the_node_s_memory_is_told_once_it_is_known_what_is_held_of_gpus_that_are_not_there() -> None:
+    """It would be less for a moment, as an agent begins that has not heard of the pods yet."""
+    api, clock, changed, known = FakeApi(), VirtualClock(), Signal(), dict[str, Held]()
+    inventory = Inventory(gpus=(Gpu(uuid="GPU-1", index=0, model="A100", memory=1000),))
+    for path in (NODE, f"{NODE}/status"):
+        api.put(path, {"metadata": {"name": "n1"}, "status": {"capacity": {NAMES.memory: "1600"}}})
+    publisher = NodePublisher(
+        node="n1",
+        names=NAMES,
+        client=KubeClient(transport=api),
+        clock=clock,
+        random=lambda: 0.5,
+        seen=lambda: msgspec.convert(api.objects[NODE], Node),
+        inventory=lambda: inventory,
+        held=lambda _: known or None,
+        changed=changed,
+    )
+    async with running(publisher.run()):
+        await clock.advance(SOON)
+        assert [one.path for one in api.writes] == [NODE]
+        known["GPU-lost"] = Held(memory=500)
+        changed.notify()
+        await clock.advance(SOON)
+    assert api.objects[f"{NODE}/status"]["status"]["capacity"] == {NAMES.memory: "1500"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,11 +12,15 @@ from aliquot_agent.door import AgentDoor
 from aliquot_agent.pods.bound_pods import BoundPods
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.kubelet_view import KubeletViewError, Listed, Recorded
-from aliquot_agent.starting.offer import Offer
+from aliquot_agent.starting.offer import PACE, Offer
 from aliquot_agent.starting.starter import Starter
+from aliquot_core.door import Device
+from aliquot_core.held_on_sick import Held
 from aliquot_core.inventory import Gpu, Inventory
 from aliquot_core.names import Names
+from support.centre import sick
 from support.clocks import VirtualClock
+from support.loops import running
 
 NAMES = Names()
 CARDS = Inventory(gpus=(Gpu(uuid="GPU-aaaa", index=0, model="A100", memory=80_000),))
@@ -51,9 +55,31 @@ class Unused:
         return {uid for uid in uids if uid == "never"}
 
 
-async def test_the_first_list_waits_for_no_kubelet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a record and with a silent PodResources the ids are told at once: pods that wait would fail."""
-    clock, changed = VirtualClock(), Signal()
+Told = list[dict[str, tuple[int, int]]]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Each list that the endpoint is handed: by resource how many ids there are, and how many of them are healthy."""
+    lists: Told = []
+
+    def publish(_: AgentDoor, table: Mapping[str, Sequence[Device]]) -> None:
+        now = {name: (len(ids), sum(one.healthy for one in ids)) for name, ids in table.items()}
+        if lists[-1:] != [now]:
+            lists.append(now)
+
+    monkeypatch.setattr(AgentDoor, "publish", publish)
+    return lists
+
+
+def offering(
+    *,
+    clock: VirtualClock,
+    changed: Signal,
+    inventory: Inventory = CARDS,
+    held: Callable[[], Mapping[str, Held] | None] = dict,
+) -> Offer:
+    """The offer of a node with these GPUs."""
     starter = Starter(
         node="n1",
         names=NAMES,
@@ -62,23 +88,39 @@ async def test_the_first_list_waits_for_no_kubelet(monkeypatch: pytest.MonkeyPat
         residents=Unused(),
         specs=Unused(),
         pods=BoundPods(changed=changed),
-        inventory=lambda: CARDS,
+        inventory=lambda: inventory,
         changed=changed,
     )
-    door = AgentDoor(path="nowhere", agent="a", handler=starter, clock=clock, random=lambda: 0.5)
-    told: list[dict[str, int]] = []
-    monkeypatch.setattr(door, "publish", lambda table: told.append({name: len(ids) for name, ids in table.items()}))
-    offer = Offer(
+    return Offer(
         names=NAMES,
         clock=clock,
-        door=door,
+        door=AgentDoor(path="nowhere", agent="a", handler=starter, clock=clock, random=lambda: 0.5),
         starter=starter,
-        inventory=lambda: CARDS,
-        held=lambda _: {},
+        inventory=lambda: inventory,
+        held=lambda _: held(),
         best_effort_slots=4,
         changed=changed,
     )
-    running = asyncio.ensure_future(offer.run())
-    await clock.advance(0.0)
-    running.cancel()
-    assert told == [{NAMES.compute: 100, NAMES.best_effort: 4}]
+
+
+async def test_the_first_list_waits_for_no_kubelet(told: Told) -> None:
+    """Without a record and with a silent PodResources the ids are told at once: pods that wait would fail."""
+    clock = VirtualClock()
+    async with running(offering(clock=clock, changed=Signal()).run()):
+        await clock.advance(0.0)
+    assert told == [{NAMES.compute: (100, 100), NAMES.best_effort: (4, 4)}]
+
+
+async def test_of_a_sick_gpu_so_much_is_told_as_is_held_once_that_is_known(told: Told) -> None:
+    """Before nothing is taken back: an agent that starts again has not heard of the pods yet."""
+    clock, changed, known = VirtualClock(), Signal(), dict[str, Held]()
+    ill = Inventory(gpus=(sick(CARDS.gpus[0]),))
+    async with running(offering(clock=clock, changed=changed, inventory=ill, held=lambda: known or None).run()):
+        await clock.advance(0.0)
+        known[CARDS.gpus[0].uuid] = Held(compute=30, best_effort=1)
+        changed.notify()
+        await clock.advance(PACE)
+    assert told == [
+        {NAMES.compute: (100, 100), NAMES.best_effort: (4, 4)},
+        {NAMES.compute: (100, 30), NAMES.best_effort: (4, 1)},
+    ]
