@@ -109,7 +109,7 @@ def test_a_pod_can_not_rename_its_gpu(cluster: ClusterHarness, half: NodeHalf, n
 BAD_GRANTS = {
     "none at all": (None, "bound without a grant"),
     "not JSON": ("{", "not readable"),
-    "of a later version": ('{"v":2}', "version 2 is not understood"),
+    "of a later version": ('{"v":2}', "its format is 2, and 1 is all that is read here"),
     "for another pod": (
         '{"v":1,"node":"node1","pod":"u","containers":{"main":{"slices":[{"gpu":"GPU-1","compute":10,"memory":1}]}}}',
         "belongs to another pod",
