@@ -444,3 +444,22 @@ def test_a_user_in_doubt_is_shown_once_that_is_over() -> None:
     assert register.growth.look(now=0.0) == []
     line.closed = set()
     assert [waiter.uid for waiter, _ in register.growth.look(now=6.0)] == ["p"]
+
+
+def test_who_is_shown_at_one_instant_is_shown_on_in_the_same_order() -> None:
+    """The first one made place for the second: of what its queue is guaranteed no other pod of it can have the rest."""
+    specs = {
+        "o": queue(limit=150),
+        "a": queue("o", autoscale=True),
+        "b": queue("o", guarantee=100, limit=100, autoscale=True, autoscale_minutes=1),
+    }
+    stage = full(specs)
+    stage.submit("vain", 90, queue="b")
+    assert go(stage) == ["vain"]
+    go(stage, after=MINUTE)
+    stage.submit("z-first", 30, queue="b")
+    stage.submit("second", 90, queue="a")
+    assert go(stage, after=1.0) == ["z-first", "second"]
+    stage.queues.register.growth.look_anew()
+    assert go(stage, after=1.0) == []
+    assert shown(stage) == ["second", "z-first"]

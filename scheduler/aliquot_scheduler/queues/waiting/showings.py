@@ -48,6 +48,8 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
 
     since: float
     times: int
+    # Of those who are shown at one instant by this leader, in which order.
+    number: int = 0
     over: bool = False
     again: float = 0.0
 
@@ -64,6 +66,7 @@ class Showings:
 
     def __init__(self) -> None:
         self._known: dict[str, Showing] = {}
+        self._begun = 0
         self._held: dict[str, _Held] = {}
         self._holders_in: dict[str, set[str]] = {}
         # How often who asks so was shown in vain; and until when nobody else is who asks it.
@@ -86,7 +89,8 @@ class Showings:
 
     def begin(self, holder: Waiter, *, asked: Asked, now: float, times: int) -> None:
         """It is shown from now on, by the quota of the queue in which it waits now."""
-        self._known[holder.uid] = Showing(since=now, times=min(times, _MOST_TIMES))
+        self._begun += 1
+        self._known[holder.uid] = Showing(since=now, times=min(times, _MOST_TIMES), number=self._begun)
         self._hold(_Held(holder=holder, asked=asked))
 
     def found(self, holder: Waiter, said: Said, *, now: float, wall: float) -> None:
@@ -160,7 +164,7 @@ class Showings:
     def in_order(self, queues: Iterable[str]) -> list[Waiter]:
         """Whose time runs of these queues, who was shown first first."""
         uids = (uid for queue in queues for uid in self._holders_in.get(queue, ()))
-        in_time = sorted(uids, key=lambda uid: (self._known[uid].since, uid))
+        in_time = sorted(uids, key=lambda uid: (self._known[uid].since, self._known[uid].number, uid))
         return [self._held[uid].holder for uid in in_time]
 
     def tell_time(self, now: float, *, minutes: Minutes) -> tuple[set[str], list[str]]:
