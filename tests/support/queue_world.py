@@ -21,11 +21,14 @@ from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, WALL, gpus, make_node, sick
 from support.guarantee_oracle import kept_idle
+from support.host_oracle import HostSums
 from support.queue_count import Count
 from support.queue_stage import A100, H100, Stage, queue
 from support.showings_oracle import MINUTES, ShowingsOracle
 from support.waiting_oracle import Emptied
 
+# kube-scheduler's watch is behind ours by less than this, in seconds.
+BEHIND = 60.0
 MEMORY = 80_000
 NODES = (2, 1, 4)
 # The scarce ones are on the first node.
@@ -53,6 +56,8 @@ class QueueWorld(Stage):
         self._gone: dict[str, QueueSpec] = {}
         self._made = 0
         self._joined = 0
+        # Who is gone, and since when.
+        self._past: list[tuple[Pod, float]] = []
         self.showings = ShowingsOracle()
         super().__init__({}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.plant()
@@ -93,7 +98,10 @@ class QueueWorld(Stage):
             stop=self.chance.choice(("", "", "", "", "hold", "drain")),
             autoscale=self.chance.random() < 0.3,
             autoscale_minutes=MINUTES,
-            hosts=HostLimits(cpu=self.chance.choice((None, None, "3"))),
+            hosts=HostLimits(
+                cpu=self.chance.choice((None, None, "3", "1500m")),
+                memory=self.chance.choice((None, None, "4Gi", "2Gi")),
+            ),
             models=self._of_models(),
         )
         return replace(spec, compute=replace(spec.compute, borrowing_limit=self.chance.choice((None, None, None, 100))))
@@ -163,7 +171,12 @@ class QueueWorld(Stage):
             notes={**firm, **named, **(notes or {})},
             group=group,
             made_by=made_by,
+            requests=self._of_hosts(),
         )
+
+    def _of_hosts(self) -> dict[str, str]:
+        asked = {"cpu": self.chance.choice(("", "500m", "1", "2")), "memory": self.chance.choice(("", "1Gi", "2Gi"))}
+        return {name: amount for name, amount in asked.items() if amount}
 
     def delete(self) -> None:
         """A pod goes for good."""
@@ -178,6 +191,19 @@ class QueueWorld(Stage):
             pod = self.pods[uid]
             self.see(replace(pod, status=replace(pod.status, phase=phase)))
             self.gone(uid)
+
+    def gone(self, uid: str) -> None:
+        """A pod is deleted."""
+        self._past.append((self.pods[uid], self.now))
+        super().gone(uid)
+
+    def ask_for_the_gone(self) -> None:
+        """kube-scheduler asks for pods after their end was told: nothing is kept for them, or charged."""
+        lately = [pod for pod, since in self._past if self.now - since < BEHIND]
+        for pod in self.chance.sample(lately, min(3, len(lately))):
+            assert not self.desk.filter(pod, sorted(self.picture.nodes), now=self.now).nodes
+            assert self.queues.books.ledger.of(pod.metadata.uid) is None
+            assert pod.metadata.uid not in self.queues
 
     def delete_namespace(self) -> None:
         """All pods of a namespace go, and its label with it."""
@@ -229,13 +255,14 @@ class QueueWorld(Stage):
         self.beat()
         self._rejoin()
         self.showings.tell_time(self.now)
-        before = Count(self)
+        before, hosts = Count(self), HostSums(self)
         told: set[str] = set()
         for turn in self.queues.turns(self.desk, now=self.now):
             uid = turn.pod.metadata.uid
             self.turns[uid] = turn
             after = Count(self)
             before.check_limits(after, self.queues.books.ledger.charges())
+            hosts.check_next(hosts := HostSums(self))
             # Who is shown has no card, so it takes nothing from anybody.
             if turn.promise:
                 told.add(uid)
@@ -298,6 +325,8 @@ class QueueWorld(Stage):
         bound = [uid for uid, pod in self.pods.items() if pod.spec.node_name]
         Stage.__init__(self, {}, nodes=NODES, memory=MEMORY, models=MODELS, settings=self._settings)
         self.now = now
+        # Nobody told it of them.
+        self._past.clear()
         self._tell_joined()
         self.desk.tell_time(now)
         self.queues.recall({}, wall=WALL + now, now=now)
@@ -390,6 +419,8 @@ class QueueWorld(Stage):
         # A gang that is not there.
         if not (start := self._start(waiter)) or not emptied.has_room(start):
             return True
+        if not HostSums(self).may_have(waiter.queue, [one.pod for one in start]):
+            return True
         # Of which models some of a group are kept off by their queue, so that all have room, is not all tried.
         return waiter.group is not None and any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
 
@@ -419,4 +450,5 @@ STEPS: dict[Callable[[QueueWorld], None], int] = {
     QueueWorld.restart: 1,
     QueueWorld.clock_back: 1,
     QueueWorld.delete_namespace: 1,
+    QueueWorld.ask_for_the_gone: 2,
 }

@@ -152,4 +152,4 @@ def test_no_walk_shows_more_than_quota_allows(first: int) -> None:
     """Neither at one instant, nor by gates that were lifted before; each when its turn has come, and for its time."""
     worlds = [walk(seed) for seed in range(first, first + 20)]
     assert sum(world.showings.count for world in worlds) > 40, "these walks show hardly anybody"
-    assert sum(world.order.pairs for world in worlds) > 10, "these walks compare hardly anybody"
+    assert sum(world.order.pairs for world in worlds) > 5, "these walks compare hardly anybody"
