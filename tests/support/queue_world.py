@@ -99,8 +99,8 @@ class QueueWorld(Stage):
             autoscale=self.chance.random() < 0.3,
             autoscale_minutes=MINUTES,
             hosts=HostLimits(
-                cpu=self.chance.choice((None, None, "3", "1500m")),
-                memory=self.chance.choice((None, None, "4Gi", "2Gi")),
+                cpu=self.chance.choice((None, None, None, "3", "1500m")),
+                memory=self.chance.choice((None, None, None, None, "4Gi", "2Gi")),
             ),
             models=self._of_models(),
         )
@@ -175,7 +175,10 @@ class QueueWorld(Stage):
         )
 
     def _of_hosts(self) -> dict[str, str]:
-        asked = {"cpu": self.chance.choice(("", "500m", "1", "2")), "memory": self.chance.choice(("", "1Gi", "2Gi"))}
+        asked = {
+            "cpu": self.chance.choice(("", "", "500m", "1", "2")),
+            "memory": self.chance.choice(("", "", "1Gi", "2Gi")),
+        }
         return {name: amount for name, amount in asked.items() if amount}
 
     def delete(self) -> None:
@@ -422,7 +425,10 @@ class QueueWorld(Stage):
         if not HostSums(self).may_have(waiter.queue, [one.pod for one in start]):
             return True
         # Of which models some of a group are kept off by their queue, so that all have room, is not all tried.
-        return waiter.group is not None and any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
+        # Nor where others keep some of a model idle.
+        said = any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
+        kept = any(any(node.kept[2 : tree.dimensions.cards]) for node in tree.nodes.values())
+        return waiter.group is not None and (said or kept)
 
     def _start(self, waiter: Waiter) -> list[Waiter]:
         """Those who are let in at once with it; nobody if they are too few."""

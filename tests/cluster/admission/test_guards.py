@@ -166,6 +166,7 @@ OF_TURNS = {
     NAMES.promised: ("node1 GPU-1", "node2 GPU-1"),
     NAMES.shown: ("2026-01-01T00:00:00Z 1", "2027-01-01T00:00:00Z 1"),
     NAMES.room: ('{"v": 1}', '{"v": 2}'),
+    NAMES.group_run: ("led", "another"),
 }
 
 
