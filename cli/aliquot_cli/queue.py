@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -20,12 +21,14 @@ from aliquot_core.errors import UserError
 from aliquot_core.names import Names
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
+from aliquot_kube.resources import NAMESPACES
 from aliquot_scheduler.centre.view_writer import views_of
 from aliquot_scheduler.in_force import told_in_force
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.forms import NO_QUEUE, QueueAnswer, QueueRow
 from aliquot_scheduler.queues.telling.gone import answer_of_gone
+from aliquot_scheduler.queues.telling.of_namespace import answer_of_namespace, rows_of_namespace
 from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.views import read_view
 from aliquot_scheduler.queues.telling.whole import answer, shown
@@ -57,13 +60,15 @@ def queue(*, name: str | None, namespace: str, form: str, **server: Any) -> None
 
     With NAME, all of that queue: who is before whom in it, and why each pod waits; of a queue that was deleted, which
     pods still run and wait as its own, and with '(no queue)' those of all such. Whoever may not read queues is told
-    of those that a namespace is shown (-n). Exits 3 if there is no such queue and no pod of it, or none that you may
-    see; 4 if the API server can't be asked.
+    of those that a namespace is shown (-n); to whoever may, -n shows the queues that the namespace is at home in or has
+    pods in, and with NAME its pods alone. Exits 3 if there is no such queue and no pod of it, no such namespace, or
+    none that you may see; 4 if the API server can't be asked.
 
     \b
     Examples:
       aliquot queue
       aliquot queue -o wide
+      aliquot queue -n vision
       aliquot queue team-a -o json
     """
     call = make_call(**server)
@@ -74,6 +79,8 @@ async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRo
     names = call.names
     async with connected("queue", place=call.place) as connection:
         client = connection.client
+        if namespace:
+            await _check_namespace(client, namespace)
         try:
             plan, statuses = await read_plan(client, names=names)
         except ForbiddenError as error:
@@ -86,14 +93,26 @@ async def _told(name: str | None, *, namespace: str, call: Call) -> list[QueueRo
         picture = everything.picture(names=names, wall=wall)
         standing = standing_of(everything, picture, plan=plan, told=statuses, call=call, wall=wall)
     if name is None:
-        return rows(plan, statuses=statuses, standing=standing)
+        found = rows(plan, statuses=statuses, standing=standing)
+        return rows_of_namespace(namespace, found, plan, standing=standing) if namespace else found
     due = Inquiry(standing, wall=wall, budgets=budgets).why if standing else None
-    if standing and due and name not in plan.tree.nodes and (found := answer_of_gone(name, standing, due=due)):
-        return found
+    if standing and due and name not in plan.tree.nodes and (gone := answer_of_gone(name, standing, due=due)):
+        return answer_of_namespace(namespace, gone) if namespace else gone
     _check(name, plan)
     if standing is None or due is None:
         return answer(name, plan, statuses=statuses, standing=None)
-    return answer(name, plan, statuses=statuses, standing=standing, led=led, due=due)
+    whole = answer(name, plan, statuses=statuses, standing=standing, led=led, due=due)
+    return answer_of_namespace(namespace, whole) if namespace else whole
+
+
+async def _check_namespace(client: KubeClient, name: str) -> None:
+    """Whether it is there, as far as the person may know."""
+    with suppress(ForbiddenError):
+        try:
+            await client.get(NAMESPACES, name=name)
+        except NotFoundError:
+            remedy = "`kubectl get namespaces` lists all"
+            raise NoQueueError("there is no such namespace", where=f"namespace {name}", remedy=remedy) from None
 
 
 async def _shown(

@@ -75,6 +75,10 @@ def test_people_are_told_what_happens(cluster: ClusterHarness, centre: PlayedCen
         assert [(pod["pod"], pod["place"]) for pod in one["pods"]] == [("blue-1/b2", 1), ("blue-1/b3", 2)]
         why = "it asks 80 % of compute; queue org uses 260 % of the 300 % that it may have"
         assert {pod["why"] for pod in one["pods"]} == {why}
+        assert [row["name"] for row in told(centre, "queue", "-n", "red-1")] == ["org", "red"]
+        assert [row["name"] for row in told(centre, "queue", "-n", "default")] == []
+        assert told(centre, "queue", "blue", "-n", "blue-1")["pods"] == one["pods"]
+        assert told(centre, "queue", "blue", "-n", "red-1")["pods"] == []
         explained = told(centre, "explain", "-n", "blue-1", "b3")
         assert (explained["summary"], explained["queue"]["place"]) == (why, 2)
         text = asked(centre, "explain", "-n", "blue-1", "b3")
@@ -112,6 +116,7 @@ def test_scripts_can_use_it(centre: PlayedCentre) -> None:
         assert names == [f"queue.{NAMES.domain}/{name}" for name in ("default", "org", "blue", "red")]
         assert "did you mean blue?" in asked(centre, "queue", "blu", code=NOT_FOUND)
         assert "no such queue" in asked(centre, "queue", NO_SUCH, code=NOT_FOUND)
+        assert "there is no such namespace" in asked(centre, "queue", "-n", "nope", code=NOT_FOUND)
 
 
 def test_a_tenant_sees_what_the_role_allows(cluster: ClusterHarness, centre: PlayedCentre) -> None:
