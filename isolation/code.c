@@ -5,6 +5,7 @@
 #include "stores.h"
 
 #define CODE_OVERHEAD 4096ULL /* what the driver keeps beside each image, at least */
+#define MOST_OPTIONS 16U      /* of a library: CUDA 13.5 knows two */
 
 struct claim {
     int gpu;
@@ -28,10 +29,26 @@ void code_gone(const struct holding *code) {
 }
 
 /* A library is loaded for every context of the process; it is charged where it is loaded. */
-static CUresult claim(struct claim *claim, uint64_t bytes) {
+static CUresult claim_bytes(struct claim *claim, uint64_t bytes) {
     *claim = (struct claim){.gpu = gpu_of_context(), .bytes = bytes + (bytes > LARGEST_SIZE ? 0 : CODE_OVERHEAD)};
     if (claim->gpu < 0) claim->gpu = 0;
     return enter(claim->gpu, claim->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What was found of an image, with what that was answered with. */
+static CUresult claim_image(struct claim *claim, const struct image *image, CUresult found) {
+    if (found != CUDA_SUCCESS) return found;
+    CUresult result = claim_bytes(claim, image->bytes);
+    if (result != CUDA_SUCCESS) image_free(image);
+    return result;
+}
+
+static CUresult claim_memory(struct claim *claim, struct image *image, const void *content) {
+    return claim_image(claim, image, image_in_memory(image, content));
+}
+
+static CUresult claim_file(struct claim *claim, struct image *image, const char *path) {
+    return claim_image(claim, image, image_in_file(image, path));
 }
 
 static CUresult settle(const struct claim *claim, CUresult result, void *code, uint64_t context) {
@@ -45,61 +62,110 @@ static CUresult settle(const struct claim *claim, CUresult result, void *code, u
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-static CUresult settle_module(const struct claim *claim, CUresult result, CUmodule *module) {
+static CUresult settle_module(const struct claim *claim, const struct image *image, CUresult result,
+                              CUmodule *module) {
     bool loaded = result == CUDA_SUCCESS;
     CUresult settled = settle(claim, result, loaded ? *module : NULL, current_context());
     if (loaded && settled != CUDA_SUCCESS) REAL(cuModuleUnload)(*module);
+    image_free(image);
     return settled;
 }
 
+/* From a file as from memory: the driver gets what was weighed, not what stands in the file by then. */
 EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
     struct claim c;
-    CUresult result = claim(&c, file ? image_file_bytes(file) : 0);
-    return result == CUDA_SUCCESS ? settle_module(&c, REAL(cuModuleLoad)(module, file), module) : result;
-}
-
-EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-    struct claim c;
-    CUresult result = claim(&c, image_bytes(image));
-    return result == CUDA_SUCCESS ? settle_module(&c, REAL(cuModuleLoadData)(module, image), module) : result;
-}
-
-EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
-    struct claim c;
-    CUresult result = claim(&c, image_bytes(image));
+    struct image image;
+    CUresult result = claim_file(&c, &image, file);
     if (result != CUDA_SUCCESS) return result;
-    return settle_module(&c, REAL(cuModuleLoadDataEx)(module, image, count, options, values), module);
+    return settle_module(&c, &image, REAL(cuModuleLoadData)(module, image.content), module);
 }
 
-EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *content) {
     struct claim c;
-    CUresult result = claim(&c, image_bytes(image));
-    return result == CUDA_SUCCESS ? settle_module(&c, REAL(cuModuleLoadFatBinary)(module, image), module) : result;
+    struct image image;
+    CUresult result = claim_memory(&c, &image, content);
+    if (result != CUDA_SUCCESS) return result;
+    return settle_module(&c, &image, REAL(cuModuleLoadData)(module, image.content), module);
 }
 
-static CUresult settle_library(const struct claim *claim, CUresult result, CUlibrary *library) {
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *content, unsigned count, int *options, void **values) {
+    struct claim c;
+    struct image image;
+    CUresult result = claim_memory(&c, &image, content);
+    if (result != CUDA_SUCCESS) return result;
+    result = REAL(cuModuleLoadDataEx)(module, image.content, count, options, values);
+    return settle_module(&c, &image, result, module);
+}
+
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
+    struct claim c;
+    struct image image;
+    CUresult result = claim_memory(&c, &image, content);
+    if (result != CUDA_SUCCESS) return result;
+    return settle_module(&c, &image, REAL(cuModuleLoadFatBinary)(module, image.content), module);
+}
+
+static CUresult settle_library(const struct claim *claim, const struct image *image, CUresult result,
+                               CUlibrary *library) {
     bool loaded = result == CUDA_SUCCESS;
     CUresult settled = settle(claim, result, loaded ? *library : NULL, 0);
     if (loaded && settled != CUDA_SUCCESS) REAL(cuLibraryUnload)(*library);
+    image_free(image);
     return settled;
 }
 
-EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void **jit_values,
+/* Options of a library, as they were read once. That its binary is preserved saves the driver a copy; of ours that is
+ * not true, and so it is not passed on. */
+struct options {
+    unsigned count;
+    int names[MOST_OPTIONS];
+    void *values[MOST_OPTIONS];
+};
+
+static bool read_options(struct options *told, const int *options, void *const *values, unsigned count,
+                         bool preserved) {
+    told->count = 0;
+    if (count > MOST_OPTIONS || (count && (!options || !values))) return false;
+    for (unsigned i = 0; i < count; i++) {
+        told->names[told->count] = options[i];
+        told->values[told->count] = values[i];
+        if (preserved || told->names[told->count] != LIBRARY_PRESERVED) told->count++;
+    }
+    return true;
+}
+
+static CUresult load_library(CUlibrary *library, const struct claim *claim, const struct image *image, int *jit,
+                             void **jit_values, unsigned jit_count, const struct options *options) {
+    struct options told = *options;
+    int *names = told.count ? told.names : NULL;
+    void **values = told.count ? told.values : NULL;
+    CUresult result =
+        REAL(cuLibraryLoadData)(library, image->content, jit, jit_values, jit_count, names, values, told.count);
+    return settle_library(claim, image, result, library);
+}
+
+EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *jit, void **jit_values,
                                   unsigned jit_count, int *options, void **values, unsigned count) {
     struct claim c;
-    CUresult result = claim(&c, image_bytes(image));
+    struct image image;
+    struct options told;
+    CUresult result = claim_memory(&c, &image, content);
     if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuLibraryLoadData)(library, image, jit, jit_values, jit_count, options, values, count);
-    return settle_library(&c, result, library);
+    if (read_options(&told, options, values, count, !image.copy))
+        return load_library(library, &c, &image, jit, jit_values, jit_count, &told);
+    return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
 }
 
 EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values,
                                       unsigned jit_count, int *options, void **values, unsigned count) {
     struct claim c;
-    CUresult result = claim(&c, file ? image_file_bytes(file) : 0);
+    struct image image;
+    struct options told;
+    CUresult result = claim_file(&c, &image, file);
     if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuLibraryLoadFromFile)(library, file, jit, jit_values, jit_count, options, values, count);
-    return settle_library(&c, result, library);
+    if (read_options(&told, options, values, count, false))
+        return load_library(library, &c, &image, jit, jit_values, jit_count, &told);
+    return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
 }
 
 static CUresult unloaded(bool ours, const struct holding *holding, CUresult result) {

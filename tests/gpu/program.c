@@ -145,8 +145,8 @@ static CUresult give_mapped(const struct held *h) {
 static CUresult take_module(struct held *h, uint64_t bytes) {
     char text[300];
     snprintf(text, sizeof text,
-             ".version 6.0\n.target sm_70\n.address_size 64\n// takes %llu\n.visible .global .align 4 .b8 held[%llu];\n",
-             (unsigned long long)bytes, (unsigned long long)bytes);
+             ".version 6.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .b8 held[%llu];\n",
+             (unsigned long long)bytes);
     return CU(cuModuleLoadData)((CUmodule *)&h->value, text);
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "copies.h"
+#include "fake_cuda/fat.h"
 
 #define MOST_HELD 65536
 #include "../gpu/calling.h"
@@ -237,10 +239,63 @@ static CUresult take_module(struct held *h, uint64_t bytes) {
     return CU(cuModuleLoadData)((CUmodule *)&h->value, cubin(bytes));
 }
 
+/* As many sections as its first one says: a form for those who have very many. */
+static CUresult take_numbered(struct held *h, uint64_t bytes) {
+    struct cubin image = *cubin(bytes);
+    image.head.e_shnum = 0;
+    image.section[0].sh_size = 2;
+    return CU(cuModuleLoadData)((CUmodule *)&h->value, &image);
+}
+
+/* A fat binary around a cubin, or around one that is packed. */
+struct fat_cubin {
+    struct fat fat;
+    struct cubin cubin;
+};
+
+static struct fat_cubin fat_cubin(uint64_t bytes, bool packed) {
+    struct fat_cubin made = {
+        .fat = {.magic = FAT_BINARY, .version = 1, .head = 16, .bytes = sizeof made - 16, .kind = 2},
+        .cubin = *cubin(bytes)};
+    made.fat.entry_head = FAT_ENTRY;
+    made.fat.content = sizeof made.cubin;
+    if (!packed) return made;
+    made.fat.flags = 0x2000;
+    made.fat.unpacked = bytes;
+    memset(&made.cubin, 0xff, sizeof made.cubin);
+    return made;
+}
+
+static CUresult take_wrapped(struct held *h, uint64_t bytes) {
+    struct fat_cubin fat = fat_cubin(bytes, false);
+    struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = &fat.fat};
+    return CU(cuModuleLoadFatBinary)((CUmodule *)&h->value, &wrapper);
+}
+
+static CUresult take_packed(struct held *h, uint64_t bytes) {
+    struct fat_cubin fat = fat_cubin(bytes, true);
+    struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = &fat.fat};
+    return CU(cuModuleLoadFatBinary)((CUmodule *)&h->value, &wrapper);
+}
+
+static CUresult take_linked(struct held *h, uint64_t bytes) {
+    struct fat_cubin small = fat_cubin(4096, false), large = fat_cubin(bytes, false);
+    const struct fat *const linked[] = {&small.fat, &large.fat, NULL};
+    struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 2, .binary = &small.fat, .linked = linked};
+    return CU(cuLibraryLoadData)((CUlibrary *)&h->value, &wrapper, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+/* What it takes stands in one word, so that a thread can change it at once. */
+#define TEXT_FORMAT "//     \n.version 8.0\n.visible .global .align 4 .b8 held[%08llu00];\n"
+#define TEXT_SIZE 56
+
+static void write_text(char text[96], uint64_t bytes) {
+    snprintf(text, 96, TEXT_FORMAT, (unsigned long long)(bytes + 99) / 100);
+}
+
 static CUresult take_text(struct held *h, uint64_t bytes) {
-    char text[256];
-    snprintf(text, sizeof text, ".version 8.0\n// takes %llu\n.visible .global .align 4 .b8 held[%llu];\n",
-             (unsigned long long)bytes, (unsigned long long)bytes);
+    char text[96];
+    write_text(text, bytes);
     return CU(cuModuleLoadDataEx)((CUmodule *)&h->value, text, 0, NULL, NULL);
 }
 
@@ -383,6 +438,10 @@ static const struct way {
     {"fat", take_fat, give_module},
     {"file", take_file, give_module},
     {"text", take_text, give_module},
+    {"numbered", take_numbered, give_module},
+    {"wrapped", take_wrapped, give_module},
+    {"packed", take_packed, give_module},
+    {"linked", take_linked, give_library},
     {"library", take_library, give_library},
     {"library-file", take_library_file, give_library},
     {"graph", take_graph, give_graph},
@@ -821,6 +880,10 @@ struct changing {
     CUDA_ARRAY_DESCRIPTOR flat;
     CUDA_ARRAY3D_DESCRIPTOR shape;
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC outside;
+    struct cubin cubin;
+    _Alignas(8) char text[96];
+    char path[32];
+    int file;
     uint64_t bytes;
     _Atomic bool over;
 };
@@ -828,11 +891,37 @@ struct changing {
 static void *change_it(void *with) {
     struct changing *changing = with;
     for (uint64_t i = 0; !changing->over; i++) {
-        uint64_t bytes = i % 2 ? changing->bytes : 1 << 21;
+        uint64_t bytes = i % 2 ? changing->bytes : 1 << 21, word;
+        char text[96];
         *(volatile size_t *)&changing->flat.height = *(volatile size_t *)&changing->shape.height = bytes / 1024;
         *(volatile unsigned long long *)&changing->outside.size = bytes;
+        *(volatile uint64_t *)&changing->cubin.section[1].sh_size = bytes;
+        write_text(text, bytes);
+        memcpy(&word, text + TEXT_SIZE, sizeof word);
+        *(volatile uint64_t *)(changing->text + TEXT_SIZE) = word;
+        if (changing->file && pwrite(changing->file, &bytes, 8, offsetof(struct cubin, section[1].sh_size)) != 8) exit(3);
     }
     return NULL;
+}
+
+/* Code that other threads change, in memory or in a file. */
+static CUresult load_changing(const char *name, struct changing *it) {
+    CUmodule module;
+    CUlibrary library;
+    CUresult result;
+    bool is_library = strncmp(name, "library", 7) == 0;
+    if (strcmp(name, "library") == 0)
+        result = CU(cuLibraryLoadData)(&library, &it->cubin, NULL, NULL, 0, NULL, NULL, 0);
+    else if (is_library)
+        result = CU(cuLibraryLoadFromFile)(&library, it->path, NULL, NULL, 0, NULL, NULL, 0);
+    else if (strcmp(name, "file") == 0)
+        result = CU(cuModuleLoad)(&module, it->path);
+    else if (strcmp(name, "text") == 0)
+        result = CU(cuModuleLoadDataEx)(&module, it->text, 0, NULL, NULL);
+    else
+        result = CU(cuModuleLoadData)(&module, &it->cubin);
+    if (!result) is_library ? CU(cuLibraryUnload)(library) : CU(cuModuleUnload)(module);
+    return result;
 }
 
 static CUresult take_changing(const char *name, struct changing *it) {
@@ -846,8 +935,10 @@ static CUresult take_changing(const char *name, struct changing *it) {
         if (!(result = CU(cuArray3DCreate_v2)(&array, &it->shape))) CU(cuArrayDestroy)(array);
     } else if (strcmp(name, "mipmap") == 0) {
         if (!(result = CU(cuMipmappedArrayCreate)(&mipmap, &it->shape, 1))) CU(cuMipmappedArrayDestroy)(mipmap);
-    } else if (!(result = CU(cuImportExternalMemory)(&outside, &it->outside))) {
-        CU(cuDestroyExternalMemory)(outside);
+    } else if (strcmp(name, "external") == 0) {
+        if (!(result = CU(cuImportExternalMemory)(&outside, &it->outside))) CU(cuDestroyExternalMemory)(outside);
+    } else {
+        result = load_changing(name, it);
     }
     return result;
 }
@@ -857,14 +948,60 @@ static void take_while_changed(const char *name, uint64_t bytes, uint64_t times)
     struct changing it = {.flat = {.width = 256, .height = 1, .format = 0x20, .channels = 1},
                           .shape = {.width = 256, .height = 1, .format = 0x20, .channels = 1},
                           .outside = {.type = 1, .size = 1 << 21},
+                          .cubin = *cubin(1 << 21),
                           .bytes = bytes};
     pthread_t thread;
     int passed = 0;
+    write_text(it.text, 1 << 21);
+    if (strstr(name, "file")) it.file = cubin_file(1 << 21, it.path);
     pthread_create(&thread, NULL, change_it, &it);
     for (uint64_t i = 0; i < times; i++) passed += take_changing(name, &it) == CUDA_SUCCESS;
     it.over = true;
     pthread_join(thread, NULL);
+    if (it.file) close(it.file);
     printf("%d\n", passed);
+}
+
+#define LONG_LIST 512 /* takes a while to read */
+
+struct swapping {
+    CUarrayMapInfo maps[LONG_LIST];
+    CUhandle handles[2];
+    _Atomic bool over;
+};
+
+static void *swap_it(void *with) {
+    struct swapping *swapping = with;
+    for (uint64_t i = 0; !swapping->over; i++) *(volatile CUhandle *)&swapping->maps[0].handle = swapping->handles[i % 2];
+    return NULL;
+}
+
+/* Map a small handle or a large one to an array, whichever another thread has put into the list by then. */
+static void map_swapped(CUhandle small, CUhandle large, __typeof__(&cuMemMapArrayAsync) map) {
+    struct swapping it = {.handles = {small, large}};
+    pthread_t thread;
+    for (int i = 0; i < LONG_LIST; i++)
+        it.maps[i] = (CUarrayMapInfo){.operation = MEMORY_MAP, .handle = small, .devices = 1};
+    pthread_create(&thread, NULL, swap_it, &it);
+    while (*(volatile CUhandle *)&it.maps[0].handle != large) {}
+    while (*(volatile CUhandle *)&it.maps[0].handle != small) {}
+    map(it.maps, LONG_LIST, NULL);
+    it.over = true;
+    pthread_join(thread, NULL);
+}
+
+/* Both are released each time, until another small one or large one is refused. */
+static void swap_while_mapped(bool threads, uint64_t bytes) {
+    struct held small, large;
+    int count = 0;
+    for (bool fits = true; fits && take_handle(&small, 1 << 21) == CUDA_SUCCESS; give_handle(&small)) {
+        fits = take_handle(&large, bytes) == CUDA_SUCCESS;
+        if (!fits) continue;
+        map_swapped(small.value, large.value, threads ? CU(cuMemMapArrayAsync_ptsz) : CU(cuMemMapArrayAsync));
+        give_handle(&large);
+        count++;
+    }
+    printf("%d\n", count);
 }
 
 static void *lower_it(void *with) {
@@ -941,7 +1078,9 @@ static void checkpoint(bool restore, unsigned at) {
 }
 
 static void call(const char *name) {
-    printf("%d\n", ((int (*)(void))find(name))());
+    typedef void *nothing;
+    int (*called)(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing) = find(name);
+    printf("%d\n", called(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
 }
 
 static bool obey(const char *line) {
@@ -962,6 +1101,8 @@ static bool obey(const char *line) {
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
     else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
         take_while_changed(name, number, other);
+    else if (sscanf(line, "swap-while-mapped %63s %llu", name, &number) == 2)
+        swap_while_mapped(strcmp(name, "sparse-thread") == 0, number);
     else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);

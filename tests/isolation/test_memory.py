@@ -14,6 +14,7 @@ WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
+    *["numbered", "wrapped", "packed", "linked"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]
 # Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
@@ -122,6 +123,16 @@ def test_what_another_thread_changes_after_it_was_read_is_taken_as_it_was(world:
     container = world.container(memory_mib=1000)
     tenant = container.run().started()
     assert int(tenant.ask(f"take-while-changed {way} {1200 * MIB} 200000")) > 0
+    assert container.peak <= 1000 * MIB
+    assert container.used == CONTEXT
+
+
+@pytest.mark.parametrize("way", ["module", "library", "text", "file", "library-file"])
+def test_code_that_is_changed_after_it_was_weighed_is_loaded_as_it_was(world: World, way: str) -> None:
+    """In memory or in a file: what another thread makes of it meanwhile the driver does not see."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert int(tenant.ask(f"take-while-changed {way} {1200 * MIB} 20000")) > 0
     assert container.peak <= 1000 * MIB
     assert container.used == CONTEXT
 

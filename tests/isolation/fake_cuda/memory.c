@@ -7,6 +7,7 @@
 
 #include "driver.h"
 #include "fake.h"
+#include "fat.h"
 #include "heap.h"
 #include "world.h"
 
@@ -144,16 +145,34 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
 
 /* ------------------------------------------------------------------ code */
 
-/* A cubin takes what its sections say; text says by a comment what the compiler would make of it. */
+/* A cubin takes what its sections say, text what it declares, a fat binary what its one entry is, and a wrapper all
+ * fat binaries that it names. */
+static uint64_t cubin_bytes(const Elf64_Ehdr *head) {
+    const Elf64_Shdr *sections = (const void *)((const char *)head + head->e_shoff);
+    uint64_t bytes = 0, count = head->e_shnum ? head->e_shnum : sections[0].sh_size;
+    for (uint64_t i = 0; i < count; i++) bytes += sections[i].sh_flags & SHF_ALLOC ? sections[i].sh_size : 0;
+    return bytes;
+}
+
+static uint64_t fat_bytes(const struct fat *fat) {
+    return fat->flags ? fat->unpacked : cubin_bytes((const void *)(fat + 1));
+}
+
+static uint64_t wrapped_bytes(const struct wrapper *wrapper) {
+    uint64_t bytes = fat_bytes(wrapper->binary);
+    for (const struct fat *const *linked = wrapper->linked; wrapper->version == 2 && *linked; linked++)
+        bytes += fat_bytes(*linked);
+    return bytes;
+}
+
 static CUresult load(void **code, const void *image) {
     uint64_t bytes = 4096;
-    if (memcmp(image, ELFMAG, SELFMAG) == 0) {
-        const Elf64_Ehdr *head = image;
-        const Elf64_Shdr *sections = (const void *)((const char *)image + head->e_shoff);
-        for (int i = 0; i < head->e_shnum; i++) bytes += sections[i].sh_flags & SHF_ALLOC ? sections[i].sh_size : 0;
-    } else if (strstr(image, "// takes ")) {
-        bytes += strtoull(strstr(image, "// takes ") + 9, NULL, 10);
-    }
+    if (memcmp(image, ELFMAG, SELFMAG) == 0)
+        bytes += cubin_bytes(image);
+    else if (*(const uint32_t *)image == FAT_WRAPPER)
+        bytes += wrapped_bytes(image);
+    else if (strstr(image, "held["))
+        bytes += strtoull(strstr(image, "held[") + 5, NULL, 10);
     uint64_t address = heap_take(fake_gpu() < 0 ? 0 : fake_gpu(), bytes);
     *code = (void *)(uintptr_t)address;
     return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
