@@ -6,6 +6,7 @@
  * What must hold: what the driver does with a handle and what is noted of it are one step. A thread that releases a
  * handle while another one maps it would else find nobody who holds it. So there is one lock around both. */
 #include <pthread.h>
+#include <string.h>
 
 #include "holdings.h"
 #include "imports.h"
@@ -166,19 +167,26 @@ static void keep_at(CUdeviceptr address) {
     REAL(cuMemRelease)(handle);
 }
 
-static void keep_mapped(const CUarrayMapInfo *maps, unsigned count) {
-    for (unsigned i = 0; maps && i < count; i++)
-        if (maps[i].operation == MEMORY_MAP) keep(maps[i].handle);
+/* With a copy of the list, or another thread could put in a handle that nobody keeps. */
+static CUresult map_array(CUarrayMapInfo *maps, unsigned count, CUstream stream,
+                          CUresult (*call)(CUarrayMapInfo *maps, unsigned count, CUstream stream)) {
+    if (!maps || !count) return call(maps, count, stream);
+    CUarrayMapInfo *told = calloc(count, sizeof *told);
+    if (!told) return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(told, maps, count * sizeof *told);
+    for (unsigned i = 0; i < count; i++)
+        if (told[i].operation == MEMORY_MAP) keep(told[i].handle);
+    CUresult result = call(told, count, stream);
+    free(told);
+    return result;
 }
 
 EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
-    keep_mapped(maps, count);
-    return REAL(cuMemMapArrayAsync)(maps, count, stream);
+    return map_array(maps, count, stream, REAL(cuMemMapArrayAsync));
 }
 
 EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
-    keep_mapped(maps, count);
-    return REAL(cuMemMapArrayAsync_ptsz)(maps, count, stream);
+    return map_array(maps, count, stream, REAL(cuMemMapArrayAsync_ptsz));
 }
 
 EXPORT CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,

@@ -137,6 +137,16 @@ def test_code_that_is_changed_after_it_was_weighed_is_loaded_as_it_was(world: Wo
     assert container.used == CONTEXT
 
 
+@pytest.mark.parametrize("way", ["sparse", "sparse-thread"])
+def test_a_handle_that_is_put_into_a_list_after_it_was_read_is_not_mapped(world: World, way: str) -> None:
+    """An array is mapped to the handles that stay charged, whatever stands in the list by then."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert int(tenant.ask(f"swap-while-mapped {way} {20 * MIB}")) > 0
+    assert container.peak <= 1000 * MIB
+    assert container.account().processes[tenant.process.pid] == (container.used,)
+
+
 def test_a_limit_that_is_raised_while_another_thread_lowers_it_is_charged(world: World) -> None:
     """Whose limit of a context is in force is charged, also where the other's call came before and ended after."""
     container = world.container(memory_mib=2000)
