@@ -64,6 +64,35 @@ def test_every_function_that_gives_memory_or_launches_is_tried() -> None:
     assert set(giving) <= tried
 
 
+def copies() -> dict[str, tuple[str, str]]:
+    """What fills and copies, for both default streams: the parameters of each, and how they are passed on."""
+    text = re.sub(r"\\\n\s*", "", (SOURCES / "copies.h").read_text())
+    found: dict[str, tuple[str, str]] = {}
+    for kind, thread in (("SYNC", "_ptds"), ("ASYNC", "_ptsz")):
+        (rows,) = re.findall(rf"#define EACH_{kind}\(X\)(.*)", text)
+        for name, shape, passed in re.findall(r"X\((\w+), .*?\s*\(([^()]*)\),\s*\(([^()]*)\)\)", rows):
+            found |= {name: (shape, passed), name + thread: (shape, passed)}
+    return found
+
+
+def test_every_copy_reaches_the_function_of_that_name(world: World) -> None:
+    """As the forwarded ones do, whichever of both default streams it is for; and none of them takes memory."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    own = sorted(copies().keys() & unwritten(world.built))
+    assert len(own) > 60
+    for name in own:
+        assert int(tenant.ask(f"call {name}")) == FIRST_ANSWER + names().index(name)
+    assert container.account().processes[tenant.process.pid] == (world.context,)
+
+
+@pytest.mark.parametrize("name", sorted(copies()))
+def test_a_copy_passes_on_what_it_was_given(name: str) -> None:
+    """All of its parameters, in their order."""
+    shape, passed = copies()[name]
+    assert [re.findall(r"\w+", parameter)[-1] for parameter in shape.split(",")] == passed.split(", ")
+
+
 def test_refused_names_say_that_they_are_not_supported(world: World) -> None:
     """32-bit forms and contexts of a display answer 801, never the driver's function."""
     tenant = world.container(memory_mib=1000).run().started()
