@@ -263,7 +263,9 @@ def _served(
         server_name=CENTRE,
     )
     metrics, stranger = CallMetrics(registry), strangers(allowed=web.allowed_clients, clock=clock)
-    calls = ExtenderCalls(decisions=centre, leads=leads, forwarder=forwarder, metrics=metrics, clock=clock)
+    calls = ExtenderCalls(
+        decisions=centre, leads=leads, forwarder=forwarder, metrics=metrics, clock=clock, names=settings.names
+    )
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use, ahead=ahead))
     sight = Sight(clock=clock, blind=centre.why_blind)
     pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: _unready(leadership))

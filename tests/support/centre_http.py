@@ -19,6 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from aliquot_core.clock import Clock
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.certificates.issuing import DAY, Pair, Use, issue, make_authority
@@ -207,7 +208,12 @@ async def replica(
     )
     metrics, stranger = CallMetrics(registry), strangers(allowed=[SCHEDULER, CENTRE], clock=seeing or clock)
     calls = ExtenderCalls(
-        decisions=decisions or desk, leads=lambda: rule.mine, forwarder=forwarder, metrics=metrics, clock=clock
+        decisions=decisions or desk,
+        leads=lambda: rule.mine,
+        forwarder=forwarder,
+        metrics=metrics,
+        clock=clock,
+        names=Names(),
     )
     server = CentreServer(
         settings=WebSettings(address=listens, port=port, status_port=0, leave=5.0),

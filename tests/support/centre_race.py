@@ -13,6 +13,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from aliquot_core.grant import decode_grant
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
@@ -199,7 +200,9 @@ async def crowd(decisions: CurrentTrial, *, connections: int = 64) -> AsyncItera
         identity="one", leads=lambda: True, leader_address=lambda: None, clock=clock, tls=_no_tls, server_name=""
     )
     metrics = CallMetrics(CollectorRegistry())
-    calls = ExtenderCalls(decisions=decisions, leads=lambda: True, forwarder=forwarder, metrics=metrics, clock=clock)
+    calls = ExtenderCalls(
+        decisions=decisions, leads=lambda: True, forwarder=forwarder, metrics=metrics, clock=clock, names=Names()
+    )
     short = ShortWay(
         offered=calls.offered(stranger=lambda _: ""), long_way=asyncio.Protocol, idle=IdleConnections(clock=clock)
     )

@@ -142,8 +142,7 @@ class QueueWorld(Stage):
             notes["group-topology"] = topology
         where, user = self.chance.choice(("a", "b", "")), self.chance.choice("uv")
         # As the next run of a CronJob says it, whose pods another Job makes.
-        again = self.chance.random() < 0.4
-        name, made_by = ("again", self.chance.choice(("", f"job{self._made}"))) if again else (f"g{self._made}", "")
+        name, made_by = (f"g{self._made}", "") if self._made % 3 else ("again", f"job{self._made}" * (self._made % 2))
         for number in range(self.chance.choice((size, size, least, 1))):
             self._create(f"g{self._made}.{number}", notes=notes, group=name, where=where, user=user, made_by=made_by)
 

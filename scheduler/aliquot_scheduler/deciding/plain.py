@@ -20,8 +20,6 @@ from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.finder import Look
 from aliquot_scheduler.picture.picture import Picture
 
-_SYSTEM = "kube-system"
-
 
 def plain_grades(pod: Pod, nodes: Sequence[str], *, picture: Picture, names: Names, look: Look | None) -> list[int]:
     """How good each node is; the best alone is one better than its equals, since kube-scheduler draws among those.
@@ -46,12 +44,10 @@ def spared(
     """Of nodes, each with whom kube-scheduler would evict there for a pod, those where nobody of them asks for slices.
 
     Fewer victims than it found would make no room, so a node stays as it is or goes. Who is not known holds no slice:
-    all that do were bound by us. For pods that run the cluster it evicts as ever: no tenant makes any there.
+    all that do were bound by us. Of pods that run the cluster we are not asked (`extender/verbs.py`).
     """
     if asks(pod, names=names):
         return {}
-    if pod.metadata.namespace in {_SYSTEM, names.namespace}:
-        return {node: list(victims) for node, victims in offered.items()}
     return {
         node: list(victims)
         for node, victims in offered.items()

@@ -1,7 +1,7 @@
 """An extender call from its bytes to its reply: who of us answers, and what is said where nothing was decided.
 
 Whoever leads answers all verbs but `bind` at once; for a binding its write is waited for, and a follower waits for the
-leader's answer.
+leader's answer. What depends on nothing that only the leader knows is answered by whoever is asked.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
+from aliquot_core.names import Names
 from aliquot_scheduler.extender.decisions import Decisions
 from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.forwarding import Forwarder
 from aliquot_scheduler.extender.metrics import CallMetrics
-from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Outcome, Verb, answer, refused
+from aliquot_scheduler.extender.verbs import Answer, LeaderUnheardError, Outcome, Verb, answer, known_anyway, refused
 from aliquot_scheduler.extender.wire import MalformedCallError
 from aliquot_scheduler.web.calls import Call, Offered, Replied, Reply, Replying, Stranger, refusal
 
@@ -44,12 +45,14 @@ class ExtenderCalls:
         forwarder: Forwarder,
         metrics: CallMetrics,
         clock: Clock,
+        names: Names,
     ) -> None:
         self._decisions = decisions
         self._leads = leads
         self._forwarder = forwarder
         self._metrics = metrics
         self._clock = clock
+        self._names = names
         self._echo = Echo()
 
     def offered(self, *, stranger: Stranger) -> Offered:
@@ -60,10 +63,11 @@ class ExtenderCalls:
     def reply(self, verb: Verb, call: Call) -> Replied:
         """At once where that can be; nothing is raised."""
         begun = self._clock.monotonic()
-        if not self._leads():
-            return self._in_time(verb, call, self._passed_on(verb, call), begun=begun)
         try:
-            given = answer(verb, call.body, decisions=self._decisions, echo=self._echo)
+            given: Answer | Coroutine[Any, Any, Answer] | None = known_anyway(verb, call.body, names=self._names)
+            if given is None and not self._leads():
+                return self._in_time(verb, call, self._passed_on(verb, call), begun=begun)
+            given = given or answer(verb, call.body, decisions=self._decisions, echo=self._echo)
         except Exception as error:  # noqa: BLE001 - it is logged there, a pod waits, and the centre goes on
             return self._noted(verb, _failed(verb, call, error), begun=begun)
         if isinstance(given, Answer):

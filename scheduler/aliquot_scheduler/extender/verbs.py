@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 
 from aliquot_core.errors import AliquotError, ClusterError
+from aliquot_core.names import Names
+from aliquot_core.objects import Pod
+from aliquot_core.request import asks
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.echo import Echo
 from aliquot_scheduler.extender.wire import (
@@ -25,6 +28,10 @@ from aliquot_scheduler.extender.wire import (
     encode_grades,
     encode_victims,
 )
+
+_SYSTEM = "kube-system"
+# Of system-cluster-critical and system-node-critical; Kubernetes lets nobody make a class so high.
+_LEAST_CRITICAL = 2_000_000_000
 
 
 class LeaderUnheardError(ClusterError):
@@ -75,6 +82,25 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def answer(verb: Verb, body: bytes, *, decisions: Decisions, echo: Echo) -> Answer | Coroutine[Any, Any, Answer]:
     """Decide, or raise why not: at once, or where a write has to be waited for, when it has ended."""
     return _DECIDE[verb](decisions, body, echo)
+
+
+def known_anyway(verb: Verb, body: bytes, *, names: Names) -> Answer | None:
+    """What every replica can answer, whatever it has heard; None if it can't.
+
+    Of pods that run the cluster no slice is in the way: whoever brings nodes, networks and us back may need the room.
+    """
+    if verb is not Verb.PREEMPT:
+        return None
+    asked = decode_preemption(body)
+    if not runs_the_cluster(asked.pod, names=names):
+        return None
+    return Answer(body=encode_victims(asked.offered, violations=asked.violations), outcome=Outcome.DECIDED)
+
+
+def runs_the_cluster(pod: Pod, *, names: Names) -> bool:
+    """Whether kube-scheduler evicts for a pod whom it finds: it has no slice, and a system's namespace or priority."""
+    is_system = pod.metadata.namespace in {_SYSTEM, names.namespace} or pod.spec.priority >= _LEAST_CRITICAL
+    return is_system and not asks(pod, names=names)
 
 
 def refused(verb: Verb, error: Exception) -> Answer:

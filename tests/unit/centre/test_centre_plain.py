@@ -91,8 +91,6 @@ EVICT = {
     "for cores alone": (plain("p", cpu=8), "tenant", {"n2": ["web", "cache"], "n4": ["web", "unheard-of"]}),
     "for a slice": (asks("p", 10, 1_000), "tenant", {}),
     "for a slice, in a namespace of the system": (asks("p", 10, 1_000), "kube-system", {}),
-    "for what runs the cluster": (plain("p", cpu=8), "kube-system", OFFERED),
-    "for what runs Aliquot": (plain("p", cpu=8), NAMES.namespace, OFFERED),
 }
 
 
@@ -100,6 +98,6 @@ EVICT = {
 def test_nobody_who_has_a_slice_is_evicted_by_kube_scheduler(
     pod: Pod, namespace: str, left: dict[str, list[str]]
 ) -> None:
-    """But for what runs the cluster; a node is left with all whom it has found there, since fewer make no room."""
+    """A node is left with all whom it has found there, since fewer make no room."""
     pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
     assert spared(pod, OFFERED, pods=THERE, names=NAMES) == left

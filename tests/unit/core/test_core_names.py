@@ -29,6 +29,7 @@ CONTRACT = {
     "group_size": "aliquot.dev/group-size",
     "group_min": "aliquot.dev/group-min",
     "group_topology": "aliquot.dev/group-topology",
+    "group_run": "aliquot.dev/group-run",
     "gate": "aliquot.dev/queue",
     "grant": "aliquot.dev/grant",
     "over_use": "aliquot.dev/over-use",

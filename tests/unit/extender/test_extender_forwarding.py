@@ -76,6 +76,33 @@ async def test_a_follower_passes_calls_on_and_answers_back(
     assert leader.calls("filter", "decided") == 1
 
 
+SLICE = [{"name": "main", "resources": {"limits": {"aliquot.dev/compute": "10"}}}]
+# Who would evict, and whether it may without a leader to ask.
+EVICT = {
+    "what runs the cluster": ("kube-system", 0, [], True),
+    "what runs Aliquot": ("aliquot-system", 0, [], True),
+    "what is critical to a node": ("calico-system", 2_000_001_000, [], True),
+    "the critical that has a slice": ("kube-system", 2_000_001_000, SLICE, False),
+    "the highest that a user's class may be": ("team", 1_000_000_000, [], False),
+}
+
+
+@pytest.mark.parametrize("row", EVICT)
+async def test_who_runs_the_cluster_evicts_whom_it_finds_whoever_leads(
+    follower: Replica, scheduler: Caller, row: str
+) -> None:
+    """It may be what brings the leader back; for all others nobody goes without its word."""
+    namespace, priority, containers, may = EVICT[row]
+    follower.rule.address = NOWHERE
+    metadata = {"name": "p", "namespace": namespace, "uid": "u-1"}
+    found = {"n1": {"Pods": [{"UID": "v"}], "NumPDBViolations": 1}}
+    pod = {"metadata": metadata, "spec": {"priority": priority, "containers": containers}}
+    asked = {"Pod": pod, "NodeNameToMetaVictims": found}
+    status, answer = await scheduler.post(follower.url("/extender/preempt"), asked)
+    assert (status, answer["NodeNameToMetaVictims"]) == (200, found if may else {})
+    assert follower.calls("preempt", "decided") == may
+
+
 async def test_what_the_leader_can_t_read_comes_back_as_it_says(
     leader: Replica, follower: Replica, scheduler: Caller
 ) -> None:
