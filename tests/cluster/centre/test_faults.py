@@ -123,7 +123,8 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
 ) -> None:
     """Where kube-scheduler has daemonset/spared-slices.yaml as it stands; whoever has no slice goes as ever.
 
-    While no replica is there to answer all is as without it: preemption of a cluster hangs on nobody. On each node a slice holds 60 % of the CPU and a pod without one 30.
+    While no replica is there to answer all is as without it: preemption of a cluster hangs on nobody.
+    On each node a slice holds 60 % of the CPU and a pod without one 30.
     """
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
     cluster.apply({**high, "value": 1_000_000})

@@ -51,18 +51,10 @@ ROWS = {
     "what its own job makes anew comes alone": Again(
         cards=2, ended=["a1"], again_by="job1", again=["a3"], comes=["a3"]
     ),
-    "pods that nobody makes are of another run where the first is whole": Again(
-        cards=3, first_by="", again_by="", comes=[]
+    "pods that nobody makes are of the run before, since nobody can tell": Again(
+        cards=3, first_by="", again_by="", comes=["b1"]
     ),
-    "and where it is done in part": Again(cards=2, ended=["a1"], first_by="", again_by="", comes=[]),
-    "a group that may be smaller takes in what nobody makes": Again(
-        cards=4, size=3, least=2, first_by="", again_by="", comes=["b1"]
-    ),
-    "beside those that have run to their end": Again(
-        cards=3, size=3, least=2, ended=["a1"], first_by="", again_by="", comes=["b1"]
-    ),
-    "but not what another job makes": Again(cards=3, size=3, least=2, again=["b1"], comes=[]),
-    "which starts with its own minimum": Again(cards=4, size=3, least=2, comes=["b1", "b2"]),
+    "and so are those of a group that may be smaller": Again(cards=3, size=3, least=2, again=["b1"], comes=["b1"]),
 }
 
 
@@ -135,13 +127,12 @@ def test_whose_run_has_ended_waits_for_one_of_its_own() -> None:
     assert stage.run(after=1.0) == ["a3", "a4"]
 
 
-@pytest.mark.parametrize("again_by", ["job2", ""])
-def test_whoever_leads_next_knows_of_which_run_each_is(again_by: str) -> None:
+def test_whoever_leads_next_knows_of_which_run_each_is() -> None:
     """By what is written on the pods."""
     before = Stage(ONE, nodes=(5,))
     submit(before, "a1", "a2", made_by="job1")
     assert before.run() == ["a1", "a2"]
-    submit(before, "b1", "b2", made_by=again_by)
+    submit(before, "b1", "b2", made_by="job2")
     assert before.run(after=1.0) == ["b1", "b2"]
     after = Stage(ONE, nodes=(5,))
     for pod in before.pods.values():
@@ -150,19 +141,61 @@ def test_whoever_leads_next_knows_of_which_run_each_is(again_by: str) -> None:
     assert {gang[4] for gang in after.queues.books.let_in} == {"a1", "b1"}
 
 
+@pytest.mark.parametrize("lost", ["launcher", "w1"])
+def test_a_group_that_several_make_is_of_one_run(lost: str) -> None:
+    """A launcher by one Job and workers by another: whoever loses a turn comes in again beside the others."""
+    stage = Stage(ONE, nodes=(4,))
+    submit(stage, "launcher", made_by="jl", size=4)
+    submit(stage, "w1", "w2", "w3", made_by="jw", size=4)
+    assert stage.round() == ["launcher", "w1", "w2", "w3"]
+    stage.bind(*({"launcher", "w1", "w2", "w3"} - {lost}))
+    assert stage.round(after=31.0) == []
+    assert lost in [uid for _ in range(40) for uid in stage.run(after=10.0)]
+
+
+def test_a_group_of_which_some_come_later_takes_in_what_another_makes() -> None:
+    """Four Jobs of one pod each, of which three are enough."""
+    stage = Stage(ONE, nodes=(4,))
+    for uid in ("p0", "p1", "p2", "p3"):
+        submit(stage, uid, made_by=uid, size=4, least=3)
+    assert sorted([*stage.run(), *stage.run(after=1.0)]) == ["p0", "p1", "p2", "p3"]
+
+
+def test_whoever_has_run_to_its_end_is_not_missed_after_queues_were_written_anew() -> None:
+    """Everybody is put down anew by that."""
+    stage = Stage(ONE, nodes=(4,), settings=QueueSettings(stale_gang=60.0))
+    submit(stage, "a1", "a2")
+    assert stage.run() == ["a1", "a2"]
+    stage.end("a1")
+    stage.queues.queues_seen(ONE | {"c": queue(limit=100)})
+    stage.submit("y", 300, queue="a", notes={"gpus": "3"})
+    stage.run(after=1.0)
+    submit(stage, "b1", "b2")
+    stage.run(after=1.0)
+    for _ in range(4):
+        stage.now += 60.0
+        assert stage.queues.stale_gangs(now=stage.now) == []
+
+
 def test_pods_of_one_deployment_are_of_one_run_whatever_replicaset_made_them() -> None:
-    """Else the first pod of a new version would wait for as many as the group starts with."""
+    """Else the first pod of a new version would wait for as many as the group starts with; any other set is its own."""
     stage = Stage(ONE, nodes=(3,))
     submit(stage, "a1", "a2")
-    for uid, number in (("a1", 1), ("a2", 1)):
-        stage.see(_of_set(stage, uid, f"serve-{number}"))
+    for uid in ("a1", "a2"):
+        stage.see(_of_set(stage, uid, "serve-1", of_deployment="1"))
     assert stage.run() == ["a1", "a2"]
     submit(stage, "b1")
-    stage.see(_of_set(stage, "b1", "serve-2"))
+    stage.see(_of_set(stage, "b1", "serve-2", of_deployment="2"))
     assert stage.run(after=1.0) == ["b1"]
+    submit(stage, "c1")
+    stage.see(_of_set(stage, "c1", "serve-3"))
+    stage.end("b1")
+    assert stage.run(after=1.0) == []
 
 
-def _of_set(stage: Stage, uid: str, name: str) -> Pod:
+def _of_set(stage: Stage, uid: str, name: str, *, of_deployment: str = "") -> Pod:
     pod = stage.pods[uid]
     owner = OwnerReference(kind="ReplicaSet", name=name, uid=name, controller=True)
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=[owner]))
+    labels = pod.metadata.labels | ({"pod-template-hash": of_deployment} if of_deployment else {})
+    meta = msgspec.structs.replace(pod.metadata, owner_references=[owner], labels=labels)
+    return msgspec.structs.replace(pod, metadata=meta)

@@ -134,7 +134,7 @@ class Register:
         uid = pod.metadata.uid
         if pod.ended:
             if pod.status.phase == "Succeeded" and (waiter := self.enrolment.holder(pod)):
-                self.books.runs.done(self.inside.bound.get(uid, waiter))
+                self.stale.done(self.inside.bound.get(uid, waiter))
             self.pod_gone(uid)
         elif pod.spec.node_name:
             self._take_as_bound(pod)

@@ -115,8 +115,6 @@ class Standing:
                 continue
             self._members.setdefault(waiter.queue, []).append(pod)
             if pod.ended:
-                if pod.status.phase == "Succeeded":
-                    self.books.runs.done(waiter)
                 continue
             if self.state(waiter).is_in:
                 self.books.put(waiter, self.enrolment.charge(waiter))

@@ -148,7 +148,7 @@ class Hall:
         if before == ways:
             return
         self._ways[said] = ways
-        runs = {"", gang[4], *(run for run, _, _ in (*(before or ()), *ways))}
+        runs = {"", gang[4], *(run for run, _ in (*(before or ()), *ways))}
         for queue in sorted({spot.queue for spot in spots} & self.lines.keys()):
             self._sort_line(self.lines[queue], self.lines[queue].of_runs(gang, runs), books=books)
 

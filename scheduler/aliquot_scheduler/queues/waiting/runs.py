@@ -1,13 +1,12 @@
 """Runs of a group: a CronJob gives each of its runs the same group, and each starts as a whole or not at all.
 
-| a pod that waits | goes with |
+| a group of which all pods start together (`group-min` is `group-size`) | a pod of it that waits goes with |
 |---|---|
-| is made by the same as one of a run that is in | that run: it comes in a lost one's place, or is to spare |
-| is made by nobody | a run of which fewer are in, or done, than its group says |
-| any other, and where all runs are whole | a run that has not begun, and needs its own minimum |
+| and were made by one: a run of their own | that run, if the same one makes it, else of none that is in |
+| and were made by several, or by nobody | whoever is in of no run of its own |
 
-A run has its name from the first of its pods that are let in. It is written on each of them, so that whoever leads next
-knows it; who has none written is of the run without a name, which is the one that has not begun as well.
+Of any other group nobody can tell which pods belong together, so all of them do. A run has its name from the first of
+its pods that are let in; it is written on each of them, so that whoever leads next knows it.
 
 What must always hold: a run is known exactly as long as one of its pods is in.
 """
@@ -23,17 +22,19 @@ from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 # A group, with the size and the minimum that is said of it.
 Said = tuple[str, str, int, int]
-# What tells where those who wait go: of each run who makes its pods, and whether it lacks some.
-Ways = tuple[tuple[str, frozenset[str], bool], ...]
+# What tells where those who wait go: who makes the pods of each run.
+Ways = tuple[tuple[str, frozenset[str]], ...]
+
+# A Deployment's pods say so of the ReplicaSet that makes them.
+_HASH = "pod-template-hash"
 
 
 class Runs:
-    """Who of each run is in, and who has run to its end."""
+    """Who of each run is in."""
 
     def __init__(self) -> None:
         # By group and run, who makes each of its pods.
         self._begun: dict[Said, dict[str, dict[str, str]]] = {}
-        self._done: dict[GangKey, set[str]] = {}
 
     def enter(self, waiter: Waiter) -> None:
         """One of a group is in."""
@@ -49,32 +50,17 @@ class Runs:
         del runs[waiter.run][waiter.uid]
         if not runs[waiter.run]:
             del runs[waiter.run]
-            self._done.pop(gang, None)
         if not runs:
             del self._begun[gang[:4]]
 
-    def done(self, waiter: Waiter) -> None:
-        """One has run to its end: it counts as one that is there."""
-        if gang := waiter.gang:
-            self._done.setdefault(gang, set()).add(waiter.uid)
-
-    def done_of(self, gang: GangKey) -> Collection[str]:
-        """Who of a run has run to its end (UIDs)."""
-        return self._done.get(gang, ())
-
-    def forget_ended(self) -> None:
-        """All that was in is known: of what else has run to its end nobody is left."""
-        for gang in [gang for gang in self._done if gang[4] not in self._begun.get(gang[:4], ())]:
-            del self._done[gang]
-
     def names(self, gang: GangKey) -> Collection[str]:
-        """The runs of a group that have begun."""
+        """The runs of a group that are in; the one without a name is of those who are in none of their own."""
         return self._begun.get(gang[:4], {}).keys()
 
     def ways(self, gang: GangKey) -> Ways:
         """As long as this is the same, whoever waits of the group goes with the same run."""
-        said, runs = gang[:4], self._begun.get(gang[:4], {})
-        return tuple((run, frozenset(runs[run].values()), self._lacks(said, run)) for run in sorted(runs))
+        runs = self._begun.get(gang[:4], {})
+        return tuple((run, frozenset(runs[run].values())) for run in sorted(runs))
 
     def sorted_in(self, waiter: Waiter) -> Waiter:
         """One that waits, with the run that it goes with."""
@@ -82,23 +68,22 @@ class Runs:
         return waiter if run == waiter.run else msgspec.structs.replace(waiter, run=run)
 
     def begun_by(self, members: Sequence[Waiter]) -> Sequence[Waiter]:
-        """These are let in together: if that begins a run, it is named now."""
+        """These are let in together: if that begins a run of its own, it is named now."""
         first = members[0]
-        if first.gang is None or first.run or "" in self.names(first.gang):
+        if first.group is None or first.gang is None or first.run or "" in self.names(first.gang):
+            return members
+        makers = {maker_of(one.pod) for one in members}
+        is_whole = first.group.minimum == first.group.size == len(members)
+        if not is_whole or len(makers) > 1 or "" in makers:
             return members
         return [msgspec.structs.replace(one, run=first.uid) for one in members]
 
     def _run_of(self, waiter: Waiter) -> str:
         gang = waiter.gang
-        if gang is None or gang[:4] not in self._begun:
+        if gang is None or gang[:4] not in self._begun or not (maker := maker_of(waiter.pod)):
             return ""
-        runs, maker = self._begun[gang[:4]], maker_of(waiter.pod)
-        if maker:
-            return next((run for run in sorted(runs) if maker in runs[run].values()), "")
-        return next((run for run in sorted(runs) if self._lacks(gang[:4], run)), "")
-
-    def _lacks(self, said: Said, run: str) -> bool:
-        return len(self._begun[said][run]) + len(self._done.get((*said, run), ())) < said[2]
+        runs = self._begun[gang[:4]]
+        return next((run for run in sorted(runs) if run and maker in runs[run].values()), "")
 
 
 def maker_of(pod: Pod) -> str:
@@ -106,4 +91,5 @@ def maker_of(pod: Pod) -> str:
     owner = next((one for one in pod.metadata.owner_references if one.controller), None)
     if owner is None:
         return ""
-    return owner.name.rpartition("-")[0] if owner.kind == "ReplicaSet" else owner.uid
+    end = f"-{pod.metadata.labels.get(_HASH, '')}"
+    return owner.name.removesuffix(end) if owner.kind == "ReplicaSet" and _HASH in pod.metadata.labels else owner.uid

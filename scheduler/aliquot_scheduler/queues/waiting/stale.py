@@ -22,13 +22,19 @@ class StaleGangs:
         self._after = after
         self._runs = runs
         self._since: dict[GangKey, float] = {}
+        self._done: dict[GangKey, set[str]] = {}
         self._lost_one: set[GangKey] = set()
         # Of those some that may be evicted.
         self._mixed: set[GangKey] = set()
 
+    def done(self, waiter: Waiter) -> None:
+        """One of a gang has run to its end: it counts as one that is there."""
+        if gang := waiter.gang:
+            self._done.setdefault(gang, set()).add(waiter.uid)
+
     def lost(self, waiter: Waiter) -> None:
         """One of a gang that was bound is gone, or has failed."""
-        if (gang := waiter.gang) and waiter.uid not in self._runs.done_of(gang):
+        if (gang := waiter.gang) and waiter.uid not in self._done.get(gang, ()):
             self._lost_one.add(gang)
             if not waiter.shape.firm:
                 self._mixed.add(gang)
@@ -51,9 +57,7 @@ class StaleGangs:
             self._since[gang] = now
         for gang in self._since.keys() - lacking:
             del self._since[gang]
-        self._lost_one &= lacking
-        self._mixed &= lacking
-        self._runs.forget_ended()
+        self._forget(gangs.keys(), lacking)
         late = sorted(gang for gang, since in self._since.items() if now - since >= self._after)
         if not late:
             return []
@@ -67,7 +71,14 @@ class StaleGangs:
         there = list(uids)
         groups = [bound[uid].group for uid in there if uid in bound]
         least = max((group.minimum for group in groups if group), default=0)
-        return len(there) + len(self._runs.done_of(gang)) < least
+        return len(there) + len(self._done.get(gang, ())) < least
+
+    def _forget(self, there: Iterable[GangKey], lacking: set[GangKey]) -> None:
+        known = set(there)
+        self._lost_one &= lacking
+        self._mixed &= lacking
+        for gang in self._done.keys() - known:
+            del self._done[gang]
 
 
 def _yielding(waiter: Waiter) -> GangKey | None:
