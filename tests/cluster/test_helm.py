@@ -164,7 +164,7 @@ def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) 
     lives = pod("lives", shell("true"), namespace=SYSTEM, node="dead", labels=labels)
     lives["metadata"]["finalizers"] = finalizers
     centre = cluster.api.path_of(cluster.create_pod(lives))
-    told = run_uninstall(cluster, variables={"ALIQUOT_PATIENCE": "1"})
+    told = run_uninstall(cluster, variables={"ALIQUOT_PATIENCE": "5"})
     assert told.returncode == 1
     assert told.stderr == (
         "node dead does not answer, and lives may run there: bring it back, or delete it (kubectl delete node dead); "
