@@ -141,10 +141,8 @@ class QueueWorld(Stage):
         if topology := self.chance.choice(("", "", "node", "spread", "nvlink")):
             notes["group-topology"] = topology
         where, user = self.chance.choice(("a", "b", "")), self.chance.choice("uv")
-        # As the next run of a CronJob says it, whose pods another Job makes.
-        name, made_by = (f"g{self._made}", "") if self._made % 3 else ("again", f"job{self._made}" * (self._made % 2))
         for number in range(self.chance.choice((size, size, least, 1))):
-            self._create(f"g{self._made}.{number}", notes=notes, group=name, where=where, user=user, made_by=made_by)
+            self._create(f"g{self._made}.{number}", notes=notes, group=f"g{self._made}", where=where, user=user)
 
     def _create(
         self,
@@ -154,7 +152,6 @@ class QueueWorld(Stage):
         group: str = "",
         where: str = "?",
         user: str = "",
-        made_by: str = "",
     ) -> None:
         firm = {"preemptible": "false"} if self.chance.random() < 0.2 else {}
         model = self.chance.choice(("", "", "", "", SCARCE, f"!{SCARCE}"))
@@ -169,7 +166,6 @@ class QueueWorld(Stage):
             priority=self.chance.choice((0, 0, 1_000)),
             notes={**firm, **named, **(notes or {})},
             group=group,
-            made_by=made_by,
             requests=self._of_hosts(),
         )
 
