@@ -20,7 +20,7 @@ from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_standalone.apiserver.store import Change
 from simulation.universe.api import ApiServer
-from simulation.universe.holders import Holder, Parts, asked_in_all, held_most, overfull
+from simulation.universe.holders import Holder, Parts, asked_in_all, held_most, overfull, told_amount
 from simulation.universe.judge import BrokenError, Deed
 from simulation.universe.runtime import Part
 
@@ -76,7 +76,7 @@ class Books:
         told = reign.picture.nodes[name].node.status.allocatable
         for resource in self._names.resources():
             asked = sum(asked_in_all(pod, resource) for pod in there.values())
-            if asked_in_all(turn.pod, resource) and asked > int(told.get(resource, asked)):
+            if asked_in_all(turn.pod, resource) and resource in told and asked > told_amount(told, resource):
                 self._break(
                     f"{turn.pod.key} is let in for {name}, where kube-scheduler counts {asked} {resource} with it, and "
                     f"{told[resource]} are there"
@@ -118,7 +118,7 @@ class Books:
             self._late.add(uid)
         self._trace(f"{pod.key} bound to {pod.spec.node_name}{', late' if uid in self._late else ''}")
         for _, container in kinds(pod):
-            asked = int(container.resources.limits.get(self._names.compute, 0))
+            asked = told_amount(container.resources.limits, self._names.compute)
             got = parts.get(container.name, ())
             if sum(part.compute for part in got) != asked:
                 self._break(f"{pod.key} container {container.name} asked for {asked} % and was granted {got}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from aliquot_core.objects import Pod
+from aliquot_core.hosts import quantity
+from aliquot_core.objects import Pod, Quantity
 from aliquot_core.request import Kind, kinds
 from simulation.universe.judge import WHOLE
 from simulation.universe.runtime import Part
@@ -38,11 +39,16 @@ def held_most(holder: Holder, gpu: str) -> tuple[int, int, bool] | None:
     )
 
 
+def told_amount(amounts: Mapping[str, Quantity], resource: str) -> int:
+    """So much as the API server writes it: 9000 as 9k."""
+    return int(quantity(amounts.get(resource, 0), where=resource))
+
+
 def asked_in_all(pod: Pod, resource: str) -> int:
     """What a pod counts for: the most that its containers ask at one time."""
     most = steady = 0
     for kind, container in kinds(pod):
-        own = int(container.resources.limits.get(resource, 0))
+        own = told_amount(container.resources.limits, resource)
         most = max(most, steady + own)
         if kind is not Kind.INIT:
             steady += own

@@ -22,7 +22,7 @@ from aliquot_scheduler.extender.verbs import Verb
 from aliquot_standalone.apiserver.store import Change
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
-from simulation.universe.holders import asked_in_all
+from simulation.universe.holders import asked_in_all, told_amount
 from simulation.universe.loop import LoopClock, VirtualLoop
 
 FLUSH = 300.0
@@ -216,7 +216,7 @@ class SimKubeScheduler:
             if not one.pod.ended and name in (one.pod.spec.node_name, self._assumed.get(uid))
         ]
         return all(
-            sum(asked_in_all(one, resource) for one in (*there, pod)) <= int(node.status.allocatable.get(resource, "0"))
+            sum(asked_in_all(one, resource) for one in (*there, pod)) <= told_amount(node.status.allocatable, resource)
             for resource in (self._names.compute, self._names.best_effort)
             if asked_in_all(pod, resource)
         )

@@ -19,7 +19,7 @@ from aliquot_core.shares import memory_of
 from simulation.universe.api import ApiServer
 from simulation.universe.chance import Chance
 from simulation.universe.hardware import Hardware
-from simulation.universe.holders import Holder, Parts, asked_in_all, overfull
+from simulation.universe.holders import Holder, Parts, asked_in_all, overfull, told_amount
 from simulation.universe.judge import Deed
 from simulation.universe.runtime import Part
 
@@ -95,7 +95,7 @@ class Placer:
             return False
         others = [other for other in self._api.pods(self._node) if not other.ended]
         return all(
-            sum(asked_in_all(one, name) for one in (*others, pod)) <= int(node.status.allocatable.get(name, "0"))
+            sum(asked_in_all(one, name) for one in (*others, pod)) <= told_amount(node.status.allocatable, name)
             for name in (self._names.compute, self._names.best_effort)
         )
 
