@@ -155,6 +155,9 @@ class Contested(Moved):
 class Drained(Moved):
     """An operator says of the GPU on which one of them lies that it is degraded; nobody wants a card whole."""
 
+    # The moment between is short.
+    stride = 11
+
     async def begin(self) -> None:
         """The mark, and which GPU that is."""
         (pod,) = (one for one in self._pods() if one.metadata.name == "right-0")

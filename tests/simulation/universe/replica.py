@@ -36,6 +36,8 @@ TIMES = ElectionSettings()
 # kube-scheduler's, and a follower's that asks the leader for it.
 PATIENCE, FOLLOWERS_PATIENCE = 5.0, 4.0
 LAG = 0.002
+# So long after its end a replica is still listed behind the Service.
+NOTICED = 5.0
 
 
 class SetClock(LoopClock):
@@ -250,13 +252,18 @@ class _Witness:
 
 
 class Service:
-    """Where kube-scheduler asks; any replica answers, late or not at all; what is asked may be done all the same."""
+    """Where kube-scheduler asks; any replica answers, late or not at all; what is asked may be done all the same.
+
+    One that has ended is asked in vain until that is noticed.
+    """
 
     def __init__(self, *, replicas: Sequence[SimReplica], chance: Chance) -> None:
         self._replicas = replicas
         self._chance = chance
         self.lag = LAG
         self.lost = 0.0
+        # Since when those that are not there have been missed.
+        self._missed: dict[str, float] = {}
         self.binds: list[bytes] = []
 
     async def ask(self, verb: Verb, body: bytes) -> bytes:
@@ -266,11 +273,21 @@ class Service:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._travel()
-                told = await self._chance.choice(self._replicas).ask(verb, body)
+                told = await self._chance.choice(self._listed()).ask(verb, body)
                 await self._travel()
         except TimeoutError:
             raise UnreachableError(f"no answer within {PATIENCE:g} s", where=verb) from None
         return told
+
+    def _listed(self) -> Sequence[SimReplica]:
+        now = asyncio.get_running_loop().time()
+        for replica in self._replicas:
+            if replica.life and replica.life.alive:
+                self._missed.pop(replica.name, None)
+            else:
+                self._missed.setdefault(replica.name, now)
+        found = [one for one in self._replicas if now - self._missed.get(one.name, now) < NOTICED]
+        return found or self._replicas
 
     async def _travel(self) -> None:
         lost = self._chance.happens(self.lost)
