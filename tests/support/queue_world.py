@@ -246,6 +246,8 @@ class QueueWorld(Stage):
     def clock_back(self) -> None:
         """A clock that jumps back: nobody's usage grows by it."""
         self.now = max(0.0, self.now - 50.0)
+        # By a clock that never does, of some of these nobody knows any more.
+        self._past.clear()
 
     # --- the centre --------------------------------------------------------------------------------------------------
     def let_in(self) -> None:

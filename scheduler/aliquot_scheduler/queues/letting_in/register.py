@@ -247,8 +247,10 @@ class Register:
         return waiter
 
     def gang_changed(self, waiter: Waiter) -> None:
-        """Another number of its gang is in."""
+        """Another number of its gang is in; of one that can't start any more none is a head, and no node is kept."""
         self.hall.gang_changed(waiter, books=self.books)
+        for mate in self.hall.too_few(waiter, books=self.books):
+            self.memory.forget(mate.uid)
 
     def _take_as_bound(self, pod: Pod) -> None:
         """From now on it is charged with what it was granted, in the queue that let it in."""

@@ -121,6 +121,16 @@ class Hall:
         self._sort_anew(gang, books=books)
         self.ask_anew(gang, books=books)
 
+    def too_few(self, waiter: Waiter, *, books: Books) -> Iterator[Waiter]:
+        """Those in lines who wait with its gang, where they are fewer than it needs."""
+        if (gang := waiter.gang) is None:
+            return
+        for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
+            for first in self.lines[queue].firsts_of(gang):
+                mates = self.lines[queue].mates(first)
+                if len(mates) < still_needed(first, let_in=books.let_in):
+                    yield from mates
+
     def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
         """Of each gang that asks, where something is guaranteed, what it needs to start."""
         for queue, user, gang in self._starting:
