@@ -32,6 +32,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     # Who goes for others, whether or not the watch has told of it (UIDs).
     going: Collection[str] = ()
+    # Who of them was not asked yet: the API server counts them among those who stay.
+    unasked: Collection[str] = ()
     # Whom a budget or a webhook has kept, and until when they are left alone, by the clock on the wall.
     spared: Mapping[str, float] = {}
     since: Callable[[Pod], float] = runs_since
@@ -65,7 +67,9 @@ def residents_of(
     tree = books.ledger.tree
     least = {**known.terms, **terms_of(tree)}
     there, leaving, kept, firm = list[Resident](), list[Resident](), list[Kept](), list[str]()
+    coming = {uid for uids in books.let_in.values() for uid in uids}
     for waiter in bound:
+        coming.discard(waiter.uid)
         if waiter.shape.firm:
             firm.append(waiter.uid)
         since = known.since(waiter.pod)
@@ -78,7 +82,16 @@ def residents_of(
             kept.append(hindered)
         elif may_go(one, wall - since):
             there.append(one)
-    return Residents(there, gangs=books.let_in, leaving=leaving, kept=kept, firm=firm, budgets=budgets)
+    return Residents(
+        there,
+        gangs=books.let_in,
+        leaving=leaving,
+        kept=kept,
+        firm=firm,
+        coming=coming,
+        unasked=known.unasked,
+        budgets=budgets,
+    )
 
 
 def _hindered(one: Resident, known: Known, *, may_go_at: float, wall: float) -> Kept | None:

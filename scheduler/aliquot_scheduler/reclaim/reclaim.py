@@ -262,8 +262,10 @@ class Reclaim:
         bound, clearings = register.inside.bound, register.clearings
         most = clearings.max_grace
         untold = {uid for uid in clearings.all_asked() if uid in bound and stays(bound[uid].pod, wall=wall, most=most)}
+        chosen = clearings.victims() | register.refuges.movers()
         known = Known(
-            going=clearings.victims() | register.refuges.movers() | untold,
+            going=chosen | untold,
+            unasked={uid for uid in chosen if uid in bound and not clearings.was_asked(uid)},
             spared={uid: wall + until - now for uid, until in self._spared.items()},
             since=self._runs_since,
             terms=self._terms,

@@ -129,11 +129,15 @@ class Residents:
         leaving: Iterable[Resident] = (),
         kept: Iterable[Kept] = (),
         firm: Collection[str] = (),
+        coming: Collection[str] = (),
+        unasked: Collection[str] = (),
         budgets: Sequence[Budget] = (),
     ) -> None:
         """`gangs` is everybody of each gang who is in; of a gang that is not here as a whole nobody need be.
 
-        `firm` is who runs and is never sent away (UIDs): their gang goes without them, else one would guard all.
+        Of these their gang goes without those (UIDs) who would guard all of it: `firm` are never sent away; the young
+        may not go yet; and `coming`, who are not bound, matter to a gang only until it has its minimum without them.
+        `unasked` are those who leave and were not asked yet: budgets do not count them yet.
         """
         self.by_uid = {one.uid: one for one in ranked(there)}
         self.leaving = {one.uid: one for one in leaving}
@@ -145,7 +149,9 @@ class Residents:
             for gpu in one.claims:
                 self.on.setdefault(gpu, []).append(one)
         self.gangs = {gang: frozenset(uids) - self.leaving.keys() for gang, uids in gangs.items()}
-        self._firm = frozenset(firm)
+        self._coming = frozenset(coming)
+        young = (one.who.uid for one in self.kept if one.why is Hindrance.YOUNG)
+        self._guarding_nobody = frozenset((*firm, *young))
         self._allowed = [budget.allowed for budget in budgets]
         self._names = [budget.name for budget in budgets]
         # By number, the budgets over each.
@@ -155,6 +161,8 @@ class Residents:
         for number, budget in enumerate(budgets):
             for uid in budget.pods:
                 self.guarded.setdefault(uid, []).append(number)
+        # By number, how many will be gone beyond what each says.
+        self._spent = Counter(number for uid in unasked for number in self.guarded.get(uid, ()))
 
     def past_budgets(self) -> Residents:
         """The same as if there were no disruption budgets."""
@@ -177,14 +185,18 @@ class Residents:
         return kept
 
     def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
-        """Who goes if this one does: of a gang that has none to spare, all who ever may; None if one may not now."""
+        """Who goes if this one does: of a gang that has none to spare, all who may; None if one is kept for now."""
         gang, group = one.waiter.gang, one.waiter.group
         if gang is None or group is None:
             return [one]
-        left = [uid for uid in sorted(self.gangs.get(gang, ())) if uid not in gone]
+        everybody = self.gangs.get(gang, frozenset())
+        left = [uid for uid in sorted(everybody) if uid not in gone]
         if len(left) > group.minimum:
             return [one]
-        go = [uid for uid in left if uid not in self._firm]
+        stay = self._guarding_nobody
+        if len(everybody - self._coming) >= group.minimum:
+            stay |= self._coming
+        go = [uid for uid in left if uid not in stay]
         mates = [self.by_uid[uid] for uid in go if uid in self.by_uid]
         return mates if len(mates) == len(go) else None
 
@@ -195,7 +207,7 @@ class Residents:
         return None if self.let_go({each.uid for each in unit}) else Hindrance.BUDGET
 
     def let_go(self, gone: Collection[str]) -> bool:
-        """Whether disruption budgets let all of these go; who leaves anyway is counted there already.
+        """Whether disruption budgets let all of these go; who leaves anyway is counted there, or among the spent.
 
         Of two budgets over one pod the API server says itself that it evicts no such pod.
         """
@@ -205,7 +217,7 @@ class Residents:
         if any(len(numbers) > 1 for numbers in over):
             return False
         used = Counter(number for numbers in over for number in numbers)
-        return all(count <= self._allowed[number] for number, count in used.items())
+        return all(count + self._spent[number] <= self._allowed[number] for number, count in used.items())
 
 
 def ranked(there: Iterable[Resident]) -> list[Resident]:

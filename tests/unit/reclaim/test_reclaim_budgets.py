@@ -229,3 +229,20 @@ def test_two_owners_have_theirs_in_one_look() -> None:
     assert going(stage, row, until=stage.now + GRACE - LOOK) == {}
     stage.now += 3 * LOOK
     assert [len(clearing.victims) for clearing in stage.decide(budgets=row.budgets)] == [1, 1]
+
+
+def test_what_was_chosen_and_not_asked_yet_has_spent_its_budget() -> None:
+    """The API server could not be asked for a while, and counts it among those who stay: the next look does not."""
+    stage = ReclaimStage({"a": queue(guarantee=100), "c": queue(guarantee=200), "b": queue()}, nodes=(4,))
+    for uid in HOG:
+        stage.submit(uid, 100, queue="b")
+    stage.run()
+    budget = guard("b0", "b1", "b2", allowed=1)
+    stage.submit("a0", 100, queue="a", notes={"gpu-uuid": "GPU-n0-0"})
+    stage.run(after=1.0)
+    (clearing,) = stage.decide(budgets=[budget])
+    assert {victim.uid for victim in clearing.victims} <= {"b0", "b1", "b2"}
+    # Besides the one who is under no budget it would take one more.
+    stage.submit("c0", 200, queue="c")
+    stage.run(after=1.0)
+    assert stage.decide(budgets=[budget], after=1.0) == []
