@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from aliquot_core.disruptions import PodDisruptionBudget
-from aliquot_core.errors import UserError
+from aliquot_core.errors import AliquotError, UserError
 from aliquot_core.hosts import RESIZE_PENDING
 from aliquot_core.names import Names
 from aliquot_core.objects import (
@@ -34,6 +34,7 @@ from aliquot_core.objects import (
     Queue,
 )
 from aliquot_scheduler.in_force import InForce
+from aliquot_scheduler.rules.expressions import check
 
 VERSION = 1
 # 5,000 pods are 5 MiB unpacked.
@@ -97,6 +98,11 @@ def unpacked(data: bytes, *, where: str) -> Snapshot:
     if nameless := _nameless(found):
         told = f"it is no snapshot: it has a {nameless} without a name"
         raise SnapshotError(told, where=where, remedy="take one anew")
+    try:
+        check(found.settings.rules.expressions if found.settings.rules else ())
+    except AliquotError as error:
+        told = f"its rules are not understood: {error}"
+        raise SnapshotError(told, where=where, remedy="replay it with the version that took it") from None
     return found
 
 

@@ -27,6 +27,7 @@ from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
 from aliquot_scheduler.queues.room.recalling import words_for
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.rules.expressions import Expression, RuleSettings
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
 from aliquot_scheduler.worth.mix import Shape as MixShape
@@ -296,6 +297,7 @@ def _read_queue(body: dict[str, Any]) -> Queue:
     return msgspec.convert(body, Queue)
 
 
+OF_LATER = RuleSettings(expressions=(Expression(name="later", refuse="pod.compute >> 1"),))
 # Named, for a packed file tells when it was packed: processes that share tests out would each know them by other names.
 NONE = {
     "nothing": (b"", "cut off"),
@@ -306,6 +308,10 @@ NONE = {
     "of a later version": (
         packed(Snapshot(version=99, wall=WALL, names=NAMES, settings=InForce())),
         "it is of version 99",
+    ),
+    "rules that a later version may understand": (
+        packed(Snapshot(wall=WALL, names=NAMES, settings=InForce(rules=OF_LATER))),
+        "its rules are not understood",
     ),
     "a queue that has no name": (
         packed(Snapshot(wall=WALL, names=NAMES, settings=InForce(), queues=[Queue()])),
