@@ -193,10 +193,8 @@ class Residents:
         left = [uid for uid in sorted(everybody) if uid not in gone]
         if len(left) > group.minimum:
             return [one]
-        stay = self._guarding_nobody
-        if len(everybody - self._coming) >= group.minimum:
-            stay |= self._coming
-        go = [uid for uid in left if uid not in stay]
+        coming = self._coming if len(everybody - self._coming) >= group.minimum else frozenset[str]()
+        go = [uid for uid in left if uid not in self._guarding_nobody and uid not in coming]
         mates = [self.by_uid[uid] for uid in go if uid in self.by_uid]
         return mates if len(mates) == len(go) else None
 

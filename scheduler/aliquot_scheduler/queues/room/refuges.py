@@ -21,6 +21,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Place, has_room
+from aliquot_scheduler.queues.waiting.runs import controller
 from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter
 
 
@@ -143,7 +144,8 @@ class Refuges:
 
 def controller_of(pod: Pod) -> str:
     """The UID of whoever makes another when this one is gone; empty if nobody does."""
-    return next((one.uid for one in pod.metadata.owner_references if one.controller), "")
+    owner = controller(pod)
+    return owner.uid if owner else ""
 
 
 def _moved(waiter: Waiter) -> Moved:

@@ -126,10 +126,10 @@ class Hall:
         if (gang := waiter.gang) is None:
             return
         for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
-            for first in self.lines[queue].firsts_of(gang):
-                mates = self.lines[queue].mates(first)
-                if len(mates) < still_needed(first, let_in=books.let_in):
-                    yield from mates
+            line = self.lines[queue]
+            for first in line.firsts_of(gang):
+                if line.gathered(first) < still_needed(first, let_in=books.let_in):
+                    yield from line.mates(first)
 
     def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
         """Of each gang that asks, where something is guaranteed, what it needs to start."""

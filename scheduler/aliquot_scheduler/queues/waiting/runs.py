@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from aliquot_core.objects import Pod
+from aliquot_core.objects import OwnerReference, Pod
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 # A group, with the size and the minimum that is said of it.
@@ -86,10 +86,14 @@ class Runs:
         return next((run for run in sorted(runs) if run and maker in runs[run].values()), "")
 
 
+def controller(pod: Pod) -> OwnerReference | None:
+    """Whoever makes another when this one is gone, if anybody does."""
+    return next((one for one in pod.metadata.owner_references if one.controller), None)
+
+
 def maker_of(pod: Pod) -> str:
     """Who makes it; of a Deployment's pods that is the Deployment, whichever of its ReplicaSets made them."""
-    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-    if owner is None:
+    if (owner := controller(pod)) is None:
         return ""
     end = f"-{pod.metadata.labels.get(_HASH, '')}"
     return owner.name.removesuffix(end) if owner.kind == "ReplicaSet" and _HASH in pod.metadata.labels else owner.uid

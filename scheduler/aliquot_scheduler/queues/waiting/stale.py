@@ -48,9 +48,10 @@ class StaleGangs:
         now: float,
     ) -> list[Pod]:
         """Who is to be sent back: all bound members of gangs that have lacked others for too long."""
-        waiting = [self._runs.sorted_in(waiter) for waiter in waiting if waiter.group]
         gangs = {gang: sorted(uids) for gang, uids in let_in.items()}
         lacking = {gang for gang, uids in gangs.items() if self._lacks(gang, uids, bound)}
+        # Seldom anybody lacks, and thousands may wait.
+        waiting = [self._runs.sorted_in(waiter) for waiter in waiting if waiter.group] if lacking else []
         if lacking:
             lacking &= self._lost_one | {waiter.gang for waiter in waiting}
         for gang in lacking - self._since.keys():
