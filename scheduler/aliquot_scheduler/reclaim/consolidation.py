@@ -30,7 +30,7 @@ from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim
-from aliquot_scheduler.reclaim.residents import Budget, Resident
+from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents
 
 # For whom no move helps is looked at again after so long, and whoever was moved stays for the same time at least.
 _COOLDOWN = 60.0
@@ -97,7 +97,7 @@ class Consolidation:
         register = self._queues.register
         residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
         mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
-        clearing = self._for_one_that_waits(mover, now=now)
+        clearing = self._for_one_that_waits(mover, residents, now=now)
         if clearing is not None:
             clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
@@ -109,7 +109,7 @@ class Consolidation:
         self._allowance.used(len(moves))
         return []
 
-    def _for_one_that_waits(self, mover: Mover, *, now: float) -> Clearing | None:
+    def _for_one_that_waits(self, mover: Mover, residents: Residents, *, now: float) -> Clearing | None:
         books = self._queues.books
         rules = Rules(ledger=books.ledger, cards=self._queues.register.cards)
         for candidate in islice(self._candidates(now), _MOST_LOOKED_AT):
@@ -122,7 +122,7 @@ class Consolidation:
                 self._prices[candidate.number] = _Price(lost=plan, until=now + _COOLDOWN)
                 continue
             self._allowance.used(len(plan.moves))
-            who = tuple(move.who.waiter for move in plan.moves)
+            who = tuple(one.waiter for one in residents.in_turn(move.who for move in plan.moves))
             return Clearing(
                 candidate=candidate,
                 places=(plan.place,),

@@ -273,13 +273,14 @@ class Planner:
         # Who is moved is asked last: if one of the others is kept, nobody was moved in vain.
         movers = [one for one, _ in search.moves]
         victims = [*sorted(search.victims.values(), key=lambda one: (one.lost, one.uid)), *movers]
+        aside = self._residents.set_budgets_aside(victims, gone=self._scene.gone)
         going = [*(one.waiter for one in victims), *self._slowest]
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
-            victims=tuple(one.waiter for one in victims),
+            victims=tuple(one.waiter for one in self._residents.in_turn(victims, aside=aside)),
             moves=tuple(place for _, place in search.moves),
-            against_budgets=self._residents.set_budgets_aside(victims, gone=self._scene.gone),
+            against_budgets=aside,
             until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
         )
 

@@ -184,6 +184,13 @@ class Residents:
         self._by_no_budget |= kept
         return kept
 
+    def in_turn(self, going: Iterable[Resident], *, aside: Collection[str] = ()) -> list[Resident]:
+        """In which order they are asked: those first whom a budget may keep by then, so that nobody went for nothing.
+
+        Of those whose budget is set aside (UIDs) none keeps them.
+        """
+        return sorted(going, key=lambda one: one.uid not in self.guarded or one.uid in aside)
+
     def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
         """Who goes if this one does: of a gang that has none to spare, all who may; None if one is kept for now."""
         gang, group = one.waiter.gang, one.waiter.group

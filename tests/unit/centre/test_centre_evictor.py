@@ -274,6 +274,37 @@ async def test_one_that_can_t_be_evicted_keeps_nobody_from_what_is_theirs(denial
     assert scene.api.tried.count("b3") == times
 
 
+@pytest.mark.parametrize("kept", ["b0", "b1", "b2", "b3"])
+@pytest.mark.parametrize(
+    ("error", "times"), [(DisruptionBlockedError("no", status=429), 1), (ServerTroubleError("no", status=500), 3)]
+)
+async def test_of_several_whom_a_budget_covers_is_asked_first(kept: str, error: ApiError, times: int) -> None:
+    """It was spent since it was read, or a webhook has trouble: of the three others nobody has gone for nothing."""
+    scene = Scene({"red": queue(guarantee=400), "blue": queue()})
+    labels = {"matchLabels": {"kept": "yes"}}
+    pod = scene.stage.pods[kept]
+    scene.stage.see(
+        msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, labels={**pod.metadata.labels, "kept": "yes"})
+        )
+    )
+    scene.api.budgets = [
+        {
+            "metadata": {"name": "mine", "namespace": "team"},
+            "spec": {"selector": labels},
+            "status": {"disruptionsAllowed": 1},
+        }
+    ]
+    scene.api.refusing[kept] = [error] * times
+    scene.stage.submit("r0", 400, queue="red")
+    await scene.look(20)
+    assert (scene.api.tried, scene.api.evicted) == ([kept] * times, [])
+    # It is left alone for a minute.
+    await scene.look(60)
+    assert scene.api.evicted[0] == kept
+    assert sorted(scene.api.evicted) == ["b0", "b1", "b2", "b3"]
+
+
 async def test_trouble_with_one_keeps_the_next_from_nothing() -> None:
     """In the same look; and once it is over, whoever was decided on goes."""
     scene = Scene()
