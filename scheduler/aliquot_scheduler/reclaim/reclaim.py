@@ -119,12 +119,13 @@ class Reclaim:
     def _planned(
         self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float, wall: float
     ) -> Clearing | None:
-        """As budgets allow; if they do not, and it is long known, without them."""
+        """As budgets allow; if they do not, it is long known, and the operator says so, without them."""
         if clearing := self._searched(candidate, planner, policy=policy, now=now):
             return clearing
-        if not planner.is_kept_by_budgets(candidate, policy=policy):
+        grace = self._queues.register.settings.budget_grace
+        if not grace or not planner.is_kept_by_budgets(candidate, policy=policy):
             return None
-        is_over = self._in_the_way.found(candidate, now=now, wall=wall) >= self._queues.register.settings.budget_grace
+        is_over = self._in_the_way.found(candidate, now=now, wall=wall) >= grace
         return planner.plan_past_budgets(candidate, policy=policy) if is_over else None
 
     def _searched(self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float) -> Clearing | None:

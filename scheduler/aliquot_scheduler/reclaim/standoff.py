@@ -116,11 +116,12 @@ def why_nobody_goes(found: Standoff, *, lacks: str, tried_all: bool, settings: Q
 
 
 def _told_of_budgets(names: Sequence[str], *, grace: float) -> str:
-    """Who can do what: whose it is may raise it, and whoever waits need only wait."""
+    """Who can do what: whose it is may raise it, and where the operator says so whoever waits need only wait."""
     one, others = names[0], len(names) - 1
-    more = f" and {counted(others, 'more')}" if others else ""
-    after = f"set aside {grace:.0f} s after it was first in the way ({SETTING})"
-    return f"PodDisruptionBudget {one}{more}: whose it is may raise it, else it is {after}"
+    more = f" and {others} more" if others else ""
+    until = f"else it is set aside {grace:.0f} s after it was first in the way ({SETTING})"
+    never = f"and it is never set aside ({SETTING} is 0)"
+    return f"PodDisruptionBudget {one}{more}: whose it is may raise it, {until if grace else never}"
 
 
 def _kept(why: Hindrance, found: Standoff, *, grace: float) -> str:

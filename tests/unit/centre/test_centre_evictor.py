@@ -200,11 +200,11 @@ async def test_victims_are_evicted_and_the_owner_is_let_in() -> None:
 @pytest.mark.parametrize("way", ["evicted", "deleted"])
 async def test_nobody_is_given_more_time_than_the_operator_says(way: str) -> None:
     """Whoever gives itself a day is evicted, or deleted against its budget, with the longest grace there is."""
-    scene = Scene(settings=QueueSettings(max_grace=90, budget_grace=0), grace=86_400)
+    scene = Scene(settings=QueueSettings(max_grace=90, budget_grace=1), grace=86_400)
     if way == "deleted":
         scene.api.budgets = [{"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}]
     scene.stage.submit("r0", 100, queue="red")
-    await scene.look(5)
+    await scene.look(15)
     assert (scene.api.deleted if way == "deleted" else scene.api.evicted) == ["b3"]
     assert scene.api.graces == {"b3": 90}
 
@@ -379,9 +379,18 @@ async def test_budgets_are_asked_before_anybody_is() -> None:
     assert scene.api.tried == ["b3"]
 
 
+async def test_by_itself_nobody_is_deleted() -> None:
+    """A budget keeps what is borrowed for as long as it is there, unless the operator says otherwise."""
+    scene = Scene()
+    scene.api.budgets = [{"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}]
+    scene.stage.submit("r0", 100, queue="red")
+    await scene.look(3600)
+    assert (scene.api.deleted, scene.api.tried) == ([], [])
+
+
 async def test_a_budget_keeps_what_is_borrowed_for_a_while_and_is_set_aside() -> None:
     """Then one pod is deleted, and told why; nobody is asked for an eviction that the API server would refuse."""
-    scene = Scene()
+    scene = Scene(settings=QueueSettings(budget_grace=600))
     keep = {"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}
     scene.api.budgets = [keep]
     scene.stage.submit("r0", 100, queue="red")

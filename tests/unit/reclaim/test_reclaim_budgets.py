@@ -1,7 +1,7 @@
 """Disruption budgets over what is borrowed: they keep it for a while, and not from its owner for ever.
 
-Whoever has borrowed may write budgets in its own namespace, before or after it borrows. So what one keeps is bounded by
-the operator's setting `queues.budget_grace`, counted from when it is first in an owner's way.
+Whoever has borrowed may write budgets in its own namespace, before or after it borrows. So where the operator says so
+(`queues.budget_grace`), what one keeps is bounded, counted from when it is first in an owner's way.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ ROWS = {
 
 def stage_of(row: Row, **more: Any) -> ReclaimStage:
     """All is lent, and then the owner comes."""
-    stage = ReclaimStage({"a": queue(), "b": queue(guarantee=400)}, nodes=(4,), **more)
+    limits = {"settings": QueueSettings(budget_grace=GRACE), **more}
+    stage = ReclaimStage({"a": queue(), "b": queue(guarantee=400)}, nodes=(4,), **limits)
     for uid in HOG:
         stage.submit(uid, 100, queue="b")
     assert len(stage.run()) == len(HOG)
@@ -176,18 +177,25 @@ def test_what_a_pod_was_told_long_ago_is_no_reason_for_a_leader_that_knows() -> 
     assert len(going(stage, row, until=stage.now + 3 * LOOK)) == 1
 
 
-@pytest.mark.parametrize(("grace", "goes"), [(0.0, 1), (366 * 86_400.0, 0)])
-def test_the_operator_says_how_long_it_is(grace: float, goes: int) -> None:
-    """Not at all, or longer than anybody waits."""
+@pytest.mark.parametrize("said", [{}, {"budget_grace": 0.0}, {"budget_grace": 366 * 86_400.0}])
+def test_a_budget_keeps_what_is_borrowed_for_ever_unless_the_operator_says_otherwise(said: Mapping[str, float]) -> None:
+    """Said nothing, said 0, or longer than anybody waits."""
     row = ROWS["a budget that lets nobody go"]
-    stage = stage_of(row, settings=QueueSettings(budget_grace=grace))
-    assert len(going(stage, row, until=stage.now + 2 * GRACE)) == goes
+    stage = stage_of(row, settings=QueueSettings(**said))
+    assert going(stage, row, until=stage.now + 6 * GRACE) == {}
+
+
+def test_a_budget_may_be_given_no_time_at_all() -> None:
+    """A moment is over by the second look."""
+    row = ROWS["a budget that lets nobody go"]
+    stage = stage_of(row, settings=QueueSettings(budget_grace=0.001))
+    assert len(going(stage, row, until=stage.now + 2 * LOOK)) == 1
 
 
 def test_inside_a_queue_a_budget_holds_for_ever() -> None:
     """Whose priority is higher takes nothing back: nobody has borrowed of it."""
     specs = {"q": queue(guarantee=400, preemption=Preemption(within_queue="SameUser"))}
-    stage = ReclaimStage(specs, nodes=(4,))
+    stage = ReclaimStage(specs, nodes=(4,), settings=QueueSettings(budget_grace=GRACE))
     for uid in HOG:
         stage.submit(uid, 100, queue="q")
     assert len(stage.run()) == len(HOG)

@@ -28,8 +28,7 @@ WAIVES = queue(guarantee=100, preemption=Preemption(reclaim="Never"))
 FIRM = {"preemptible": "false"}
 APART: Mapping[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}
 GUARDED = (
-    "PodDisruptionBudget team/mine: whose it is may raise it, else it is set aside 600 s after it was first in the way "
-    "(queues.budget_grace)"
+    "PodDisruptionBudget team/mine: whose it is may raise it, and it is never set aside (queues.budget_grace is 0)"
 )
 BORROWED = "inside the guarantee of queue a; others have borrowed 200 % of compute (b 200 %)"
 

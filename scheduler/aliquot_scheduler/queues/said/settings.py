@@ -29,9 +29,10 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
     # So many pods may be moved within an hour, to make room for one that waits, or off a degraded GPU; 0: nobody is.
     moves_per_hour: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
-    # So long PodDisruptionBudgets keep from an owner what it lent: whoever has borrowed may write one that never lets
-    # anybody go. By then one that is meant well has let the next go; 0: none keeps what is borrowed.
-    budget_grace: Annotated[float, msgspec.Meta(ge=0, le=366 * _DAY)] = 600.0
+    # After so long PodDisruptionBudgets keep from an owner no more what it lent: whoever has borrowed may write one that
+    # never lets anybody go. In ten minutes one that is meant well has let the next go. 0: they keep it for ever, and
+    # nobody goes but as Kubernetes evicts.
+    budget_grace: Annotated[float, msgspec.Meta(ge=0, le=366 * _DAY)] = 0.0
     # Whoever has to go for others is asked to be gone within so many seconds, whatever grace it gives itself: an owner
     # waits for no more than that, and a minute. To save a model takes minutes.
     max_grace: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 300
