@@ -177,11 +177,13 @@ def test_what_a_pod_was_told_long_ago_is_no_reason_for_a_leader_that_knows() -> 
     assert len(going(stage, row, until=stage.now + 3 * LOOK)) == 1
 
 
-@pytest.mark.parametrize("said", [{}, {"budget_grace": 0.0}, {"budget_grace": 366 * 86_400.0}])
-def test_a_budget_keeps_what_is_borrowed_for_ever_unless_the_operator_says_otherwise(said: Mapping[str, float]) -> None:
+@pytest.mark.parametrize(
+    "said", [QueueSettings(), QueueSettings(budget_grace=0.0), QueueSettings(budget_grace=366 * 86_400.0)]
+)
+def test_a_budget_keeps_what_is_borrowed_for_ever_unless_the_operator_says_otherwise(said: QueueSettings) -> None:
     """Said nothing, said 0, or longer than anybody waits."""
     row = ROWS["a budget that lets nobody go"]
-    stage = stage_of(row, settings=QueueSettings(**said))
+    stage = stage_of(row, settings=said)
     assert going(stage, row, until=stage.now + 6 * GRACE) == {}
 
 

@@ -29,7 +29,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
     # So many pods may be moved within an hour, to make room for one that waits, or off a degraded GPU; 0: nobody is.
     moves_per_hour: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
-    # After so long PodDisruptionBudgets keep from an owner no more what it lent: whoever has borrowed may write one that
+    # After so long PodDisruptionBudgets no more keep from an owner what it lent: whoever borrows may write one that
     # never lets anybody go. In ten minutes one that is meant well has let the next go. 0: they keep it for ever, and
     # nobody goes but as Kubernetes evicts.
     budget_grace: Annotated[float, msgspec.Meta(ge=0, le=366 * _DAY)] = 0.0
