@@ -22,7 +22,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import CONFIG_MAPS, DISRUPTION_BUDGETS
 from aliquot_scheduler.simulating.deciding import Decisions, Replayed
-from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
+from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked, without_secrets
 
 # Instead of a file: what other commands are led into, or come from.
 _STREAM = "-"
@@ -40,8 +40,9 @@ class HiddenClusterError(ClusterError):
 def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """Write a cluster down as it is at this instant, as far as decisions depend on it; or replay such a file.
 
-    Images, commands, environments and messages are left out, and all annotations but Aliquot's own. Names and labels
-    are in it. A FILE of - is standard output, or standard input to replay.
+    Images, commands, environments and messages are left out, and all annotations but Aliquot's own and those that rules
+    of the settings read by name. Names and labels are in it. A FILE of - is standard output, or standard input to
+    replay.
 
     \b
     Examples:
@@ -56,7 +57,7 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
         hand_out(as_data(told, form=form) if is_data(form) else _text(told))
         return
     _check_free(path)
-    found = asyncio.run(_taken(make_call(**server)))
+    found = without_secrets(asyncio.run(_taken(make_call(**server))))
     if str(path) == _STREAM:
         _warn(found)
         with written_down():
@@ -87,6 +88,8 @@ def _warn(found: Snapshot) -> None:
     if found.unread:
         unread = " and ".join(found.unread)
         click.echo(f"aliquot: without {unread}, which this file's maker may not list: decisions may differ", err=True)
+    if found.left_out:
+        click.echo(f"aliquot: the file is without {' and '.join(found.left_out)}: decisions may differ", err=True)
 
 
 def _read_file(file: Path) -> Snapshot:

@@ -1,7 +1,8 @@
 """A cluster at one instant, as far as decisions depend on it, in a file that may be handed on.
 
 Only what is named here is taken: what a pod asks for and where it lies, no image, command, environment or message; of
-annotations only Aliquot's own. Names and labels stay, since queues, budgets and places are told by them.
+annotations Aliquot's own, and of pods those that rules of the settings read by name. Names and labels stay, since
+queues, budgets and places are told by them. What decisions may depend on and is not taken is said, in words.
 
 What must always hold: nothing of a pod's containers gets into the file but their names, what they ask for and what
 they have of it.
@@ -34,11 +35,14 @@ from aliquot_core.objects import (
     Queue,
 )
 from aliquot_scheduler.in_force import InForce
-from aliquot_scheduler.rules.expressions import check
+from aliquot_scheduler.reclaim.standoff import SETTING
+from aliquot_scheduler.rules.expressions import RuleSettings, check, expression_rules
+from aliquot_scheduler.rules.judging import Rules
 
 VERSION = 1
 # 5,000 pods are 5 MiB unpacked.
 _LARGEST = 512 * 1024 * 1024
+_ANNOTATIONS = "annotations of pods, of which a rule may read others than those that it names"
 
 
 class SnapshotError(UserError):
@@ -61,20 +65,37 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     mix: str = ""
     # What whoever took it may not read, in words: decisions that depend on it may be others.
     unread: Sequence[str] = ()
+    # What is not in the file though decisions may depend on it, in words.
+    left_out: Sequence[str] = ()
 
 
 def without_secrets(snapshot: Snapshot) -> Snapshot:
     """The same, with nothing in it that decisions do not depend on."""
-    known = snapshot.names.known()
+    names = snapshot.names
+    known = names.known()
+    read = _read_by_rules(snapshot)
     return msgspec.structs.replace(
         snapshot,
+        left_out=_left_out(snapshot, known={*known, *read}) if "" in read else snapshot.left_out,
         nodes=[_kept(one, known=known) for one in snapshot.nodes],
         leases=[_kept(one, known=known) for one in snapshot.leases],
-        pods=[_pod(one, known=known) for one in snapshot.pods],
+        pods=[_pod(one, known={*known, *read}, names=names) for one in snapshot.pods],
         queues=[_kept(one, known=known) for one in snapshot.queues],
         namespaces=[_kept(one, known=known) for one in snapshot.namespaces],
         budgets=[_kept(one, known=known) for one in snapshot.budgets],
     )
+
+
+def _read_by_rules(snapshot: Snapshot) -> set[str]:
+    """Which annotations of pods rules of the settings read, and an empty one where they may read any."""
+    rules = Rules(expression_rules(snapshot.settings.rules or RuleSettings()))
+    return {key for field, key in rules.reads if field == "annotations"}
+
+
+def _left_out(snapshot: Snapshot, *, known: Collection[str]) -> Sequence[str]:
+    """Where rules may read any annotation, all would have to be handed on, tokens and all."""
+    strange = any(key not in known for pod in snapshot.pods for key in pod.metadata.annotations)
+    return [_ANNOTATIONS] if strange or _ANNOTATIONS in snapshot.left_out else []
 
 
 def packed(snapshot: Snapshot) -> bytes:
@@ -142,7 +163,7 @@ def _meta(meta: ObjectMeta, *, known: Collection[str]) -> ObjectMeta:
     )
 
 
-def _pod(pod: Pod, *, known: Collection[str]) -> Pod:
+def _pod(pod: Pod, *, known: Collection[str], names: Names) -> Pod:
     spec, status = pod.spec, pod.status
     return Pod(
         metadata=_meta(pod.metadata, known=known),
@@ -166,7 +187,7 @@ def _pod(pod: Pod, *, known: Collection[str]) -> Pod:
         status=PodStatus(
             phase=status.phase,
             nominated_node_name=status.nominated_node_name,
-            conditions=[_condition(one) for one in status.conditions],
+            conditions=[_condition(one, names=names) for one in status.conditions],
             container_statuses=_resized(status.container_statuses),
             init_container_statuses=_resized(status.init_container_statuses),
             resources=status.resources,
@@ -188,6 +209,13 @@ def _resized(statuses: Sequence[ContainerStatus]) -> list[ContainerStatus]:
     ]
 
 
-def _condition(one: PodCondition) -> PodCondition:
-    reason = one.reason if one.type == RESIZE_PENDING else ""
-    return PodCondition(type=one.type, status=one.status, reason=reason, last_transition_time=one.last_transition_time)
+def _condition(one: PodCondition, *, names: Names) -> PodCondition:
+    """Of our own messages that one word by which the next leader knows for how long budgets are in an owner's way."""
+    ours = one.type == names.admitted
+    return PodCondition(
+        type=one.type,
+        status=one.status,
+        reason=one.reason if ours or one.type == RESIZE_PENDING else "",
+        message=SETTING if ours and SETTING in one.message else "",
+        last_transition_time=one.last_transition_time,
+    )

@@ -263,6 +263,50 @@ def test_nothing_secret_is_in_a_file() -> None:
     assert packed(whole) == packed(unpacked(packed(whole), where="memory"))
 
 
+def _ruled(refuse: str) -> Snapshot:
+    """A pod that says by an annotation where it wants to lie, and a rule that may read that."""
+    pod = asks(
+        "u1", 50, 1_000, annotations={"acme.io/on": "n1", "acme.io/token": "hush"}, spec={"schedulingGates": GATES}
+    )
+    written = Expression(name="on", refuse=refuse)
+    return Snapshot(
+        wall=WALL,
+        names=NAMES,
+        settings=InForce(rules=RuleSettings(expressions=(written,))),
+        nodes=[make_node(name, gpus(name, 1)) for name in ("n0", "n1")],
+        leases=[make_lease(name) for name in ("n0", "n1")],
+        pods=[pod],
+    )
+
+
+def test_what_a_rule_reads_by_name_is_in_a_file() -> None:
+    """And no other annotation: the replay places the pod as the leader would."""
+    whole = _ruled('pod.annotations[?"acme.io/on"].orValue(node.name) != node.name')
+    data = packed(whole)
+    assert b"hush" not in gzip.decompress(data)
+    read = unpacked(data, where="memory")
+    assert (Replayed(read).decide(), read.left_out) == (Replayed(whole).decide(), [])
+
+
+def test_a_file_without_what_a_rule_may_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all annotations would have to be in it, none is; whoever takes it is told, and whoever replays it."""
+    whole = _ruled('pod.annotations.exists(key, key == "acme.io/on") && node.name == "n0"')
+
+    async def taken(call: Call) -> Snapshot:
+        del call
+        return whole
+
+    monkeypatch.setattr("aliquot_cli.snapshot._taken", taken)
+    monkeypatch.setattr("aliquot_cli.snapshot.make_call", lambda **_: CALL)
+    file = str(tmp_path / "cluster.gz")
+    for asked in (["snapshot", file], ["snapshot", "--replay", file]):
+        done = CliRunner().invoke(main, asked)
+        assert "the file is without annotations of pods" in done.stderr
+    text = gzip.decompress(Path(file).read_bytes())
+    assert b"hush" not in text
+    assert packed(unpacked(Path(file).read_bytes(), where="memory")) == Path(file).read_bytes()
+
+
 def test_a_pod_takes_as_much_of_its_node_in_a_file() -> None:
     """What it asks for all its containers, and what it has of that while it is resized."""
     of_all = {"requests": {"memory": "4Gi"}}
@@ -310,7 +354,7 @@ NONE = {
         "it is of version 99",
     ),
     "rules that a later version may understand": (
-        packed(Snapshot(wall=WALL, names=NAMES, settings=InForce(rules=OF_LATER))),
+        gzip.compress(msgspec.json.encode(Snapshot(wall=WALL, names=NAMES, settings=InForce(rules=OF_LATER)))),
         "its rules are not understood",
     ),
     "a queue that has no name": (
