@@ -65,6 +65,11 @@ SAID: dict[str, tuple[list[Node], list[Pod], str]] = {
         filling("n2", 2),
         f"the one that would take it has no room on its GPUs; 1 more can't take it: {THIN}",
     ),
+    "one that lacks both": (
+        [RED, node("n1"), node("n2", tainted=True)],
+        [*filling("n1", 2), *filling("n2", 2)],
+        "the one that would take it has no room on its GPUs; 1 more would not take it either",
+    ),
 }
 
 
