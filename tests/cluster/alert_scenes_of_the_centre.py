@@ -154,6 +154,12 @@ OF_THE_CENTRE = (
         {6: 0, 9: 0, 12: 0},
     ),
     scene(
+        "SlicesEvictedByPriority",
+        "one goes so, and nobody else for an hour",
+        {"aliquot_centre_evictions_by_priority_total": "0x3 1x60"},
+        {2: 0, 5: 1, 45: 0},
+    ),
+    scene(
         "NothingIsBound",
         "all bindings are refused, other verbs are answered",
         {

@@ -23,7 +23,10 @@ from cluster.harness.ports import free_port
 from cluster.installed import AGENT, NAMES, SCHEDULER, SYSTEM, binding, manifests
 from cluster.refusals import lease
 
-FILES = ("00-namespace", "05-queue", "10-access", "20-policies", "25-guards", "27-centre-policies", "60-webhook")
+FILES = (
+    *("00-namespace", "05-queue", "10-access", "20-policies"),
+    *("25-guards", "26-evictions", "27-centre-policies", "60-webhook"),
+)
 POLICY = "ValidatingAdmissionPolicy"
 # What the centre's account will be given, and one right that it never is.
 RIGHTS: list[Json] = [

@@ -55,6 +55,8 @@ EVERYTHING: dict[str, Any] = {
     },
     "certificates": "cert-manager",
     "waysRound": "Deny",
+    "evictionByPriority": "Deny",
+    "kubeSchedulerUsers": ["system:kube-scheduler", "gke:scheduler"],
     "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 
@@ -107,6 +109,9 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"images": {"node": "aliquot"}}, "/images/node"),
         ({"images": {"nodes": "aliquot:1"}}, "'nodes' not allowed"),
         ({"waysRound": "deny"}, "/waysRound"),
+        ({"evictionByPriority": "Allow"}, "/evictionByPriority"),
+        ({"kubeSchedulerUsers": []}, "/kubeSchedulerUsers"),
+        ({"kubeSchedulerUsers": ["o'hara"]}, "/kubeSchedulerUsers/0"),
         ({"certificates": "mine"}, "/certificates"),
         ({"node": {"simulatedGpus": "A100"}}, "/node/simulatedGpus"),
         ({"node": {"isolation": "mig"}}, "/node/isolation"),
@@ -350,6 +355,19 @@ def test_cert_manager_makes_what_the_centre_and_its_callers_show() -> None:
     roles = json.dumps([each["rules"] for each in of_kind(objects, "Role", "ClusterRole").values()])
     assert "secrets" not in roles
     assert "webhookconfigurations" not in roles
+
+
+@pytest.mark.parametrize(("value", "actions"), [("Warn", ["Warn", "Audit"]), ("Deny", ["Deny"])])
+def test_evictions_by_priority_are_told_or_refused(value: str, actions: list[str]) -> None:
+    """Of all whom the values name as kube-schedulers."""
+    values = {"evictionByPriority": value, "kubeSchedulerUsers": ["system:kube-scheduler", "mine"]}
+    objects, name = template(values), "aliquot-evictions"
+    assert of_kind(objects, "ValidatingAdmissionPolicyBinding")[name]["spec"]["validationActions"] == actions
+    policy = of_kind(objects, "ValidatingAdmissionPolicy")[name]
+    assert (
+        policy["spec"]["matchConditions"][0]["expression"]
+        == "request.userInfo.username in ['system:kube-scheduler','mine']"
+    )
 
 
 @pytest.mark.parametrize(

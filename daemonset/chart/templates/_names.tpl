@@ -105,3 +105,7 @@ volumeMounts:
 c.?resources.?limits.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/'))
 || c.?resources.?requests.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/')))
 {{- end }}
+{{- /* What is said of an annotation that a leader alone writes. Whoever copies or restores a pod has written none by hand. */ -}}
+{{- define "ours" -}}
+is written by Aliquot's scheduler only: leave it out of a pod that you create, copy or restore, and as it is on one that is there
+{{- end }}

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
 
 from aliquot_core.errors import ClusterError
 from aliquot_core.grant import encode_grant
 from aliquot_core.objects import Pod
+from aliquot_core.request import asks
 from aliquot_kube.errors import (
     ApiError,
     ConflictError,
@@ -31,6 +34,7 @@ from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.plain import spared
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.queues.telling.notices import Notice
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +46,24 @@ _LOOK = 1.0
 _UNTIL_TOLD = 2.0
 
 
+NOBODY_GOES: Final = Notice(
+    reason="NobodyEvicted",
+    message="wherever kube-scheduler would evict for it there are pods with slices among those, and these go by their "
+    "queues only; it waits until CPU or memory is free",
+)
+
+
 class NotReadyError(ClusterError):
     """Nothing may be decided now."""
+
+
+class WhyNobody(StrEnum):
+    """Why kube-scheduler is offered nobody to evict."""
+
+    ASKS_FOR_SLICES = "asks for slices"
+    THEY_HAVE_SLICES = "they have slices"
+    # The leader does not know enough to decide.
+    BLIND = "blind"
 
 
 class Binder:
@@ -61,10 +81,13 @@ class Binder:
         self._charged_in = charged_in
         self._client = means.client
         self._clock = means.clock
+        self._events = means.events
         self._names = means.names
         self._why_not = means.why_not
         self._watched = means.long_turns.watched
         self._tidings = Tidings(clock=means.clock)
+        # How often; each from the start.
+        self.preemptions_refused = dict.fromkeys(WhyNobody, 0)
 
     def told(self, pod: Pod) -> None:
         """The watch has told the desk of a pod."""
@@ -90,10 +113,12 @@ class Binder:
 
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Nobody for slices, and nobody who has one: kube-scheduler would evict across tenants, by priority alone."""
+        if self._why_not():
+            self.preemptions_refused[WhyNobody.BLIND] += 1
         self._check()
         left = spared(pod, offered, pods=self._desk.pods, names=self._names)
         if not left:
-            log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": len(offered)})
+            self._offered_nobody(pod, nodes=len(offered))
         return left
 
     async def bind(self, *, namespace: str, name: str, uid: str, node: str) -> str:
@@ -178,6 +203,15 @@ class Binder:
         if pod is None or pod.metadata.annotations.get(self._names.grant) != encode_grant(promise.plan.grant):
             return Ended.REFUSED, str(error)
         return Ended.TAKEN, ""
+
+    def _offered_nobody(self, pod: Pod, *, nodes: int) -> None:
+        """Of one that asks for slices its queue says why it waits."""
+        log.info("no pod is evicted for another", extra={"pod": pod.key, "nodes": nodes})
+        if asks(pod, names=self._names):
+            self.preemptions_refused[WhyNobody.ASKS_FOR_SLICES] += 1
+            return
+        self.preemptions_refused[WhyNobody.THEY_HAVE_SLICES] += 1
+        self._events.tell(pod, NOBODY_GOES, action="Preempting", warning=True)
 
     def _check(self) -> None:
         if why := self._why_not():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from aliquot_scheduler.centre.by_priority import EvictionsByPriority
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gang_returner import GangReturner
@@ -71,6 +72,7 @@ class Clerks:
         self.over_use = OverUseEvictor(
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
+        self.by_priority = EvictionsByPriority(means=means)
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
         self.mix = MixKeeper(appraiser=appraiser, notebook=notebook, clock=means.clock)
         self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)

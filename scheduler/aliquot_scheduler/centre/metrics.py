@@ -165,6 +165,20 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
     caused.add_metric(["over-use"], reign.clerks.over_use.evicted)
     caused.add_metric(["broken group"], reign.clerks.gangs.evicted)
     yield caused
+    by_priority = CounterMetricFamily(
+        "aliquot_centre_evictions_by_priority",
+        "Pods with slices that a kube-scheduler has evicted by their priority, for pods without.",
+    )
+    by_priority.add_metric([], reign.clerks.by_priority.count)
+    yield by_priority
+    refused = CounterMetricFamily(
+        "aliquot_centre_preemptions_refused",
+        "How often kube-scheduler was offered nobody to evict, by why.",
+        labels=["why"],
+    )
+    for why, count in reign.binder.preemptions_refused.items():
+        refused.add_metric([why], count)
+    yield refused
 
 
 def _queues(reign: Reign) -> Iterable[Metric]:

@@ -114,6 +114,19 @@ def test_nobody_forges_a_grant_whatever_it_says(
     assert not {NAMES.grant, *said} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
+def test_a_copy_of_a_pod_is_told_what_to_leave_out(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Whoever has it from `kubectl get -o yaml`, or a backup, has written none of that; without it it is taken."""
+    made = cluster.create_pod(asking("first", namespace, {"compute": "30"}))
+    guarded.lift_and_bind(made)
+    held = cluster.current(made)["metadata"]["annotations"]
+    copy = asking("copy", namespace, {"compute": "30"})
+    copy["metadata"]["annotations"] = held
+    said = guarded.refusal(copy)
+    assert f"the annotation {NAMES.grant} is written by Aliquot's scheduler only: leave it out of a pod" in said
+    copy["metadata"]["annotations"] = {key: text for key, text in held.items() if f"annotation {key} is" not in said}
+    assert guarded.refusal(copy) == ""
+
+
 @pytest.mark.parametrize("way", UNHEARD)
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_what_only_containers_are_written_through_writes_no_grant(

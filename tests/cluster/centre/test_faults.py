@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +17,9 @@ from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
+from cluster.harness.errors import ApiError
 from cluster.harness.pods import pod, stays
+from cluster.installed import manifests
 from cluster.node_half import NodeHalf
 from cluster.refusals import LEASES
 from support.lateness import Lateness
@@ -123,7 +127,8 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
 ) -> None:
     """Where kube-scheduler has daemonset/spared-slices.yaml as it stands; whoever has no slice goes as ever.
 
-    While no replica is there to answer all is as without it: preemption of a cluster hangs on nobody.
+    Of what runs the cluster it finds anybody. While no replica is there to answer all is as without the entry:
+    preemption of a cluster hangs on nobody; but where the policy denies it nobody goes who has a slice.
     On each node a slice holds 60 % of the CPU and a pod without one 30.
     """
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
@@ -138,8 +143,8 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
 
     with cluster.namespace("tenant-b") as tenant:
 
-        def important(name: str, percent: int) -> Json:
-            wanted = pod(name, stays(), namespace=tenant, priorityClassName="aliquot-test-high")
+        def important(name: str, percent: int, *, where: str = tenant) -> Json:
+            wanted = pod(name, stays(), namespace=where, priorityClassName="aliquot-test-high")
             return cluster.create_pod(_requesting(wanted, min(cores.values()) * percent // 100))
 
         before = centre.calls("preempt")
@@ -152,11 +157,67 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
         cluster.wait_for("it to be told", lambda: _unschedulable(cluster, much))
         stay = [one for one in (*slices, *others) if one not in gone]
         assert all("deletionTimestamp" not in cluster.current(one)["metadata"] for one in stay)
-        centre.replicas[0].process.stop()
+        system = important("aliquot-test-system", 55, where="kube-system")
         try:
-            cluster.wait_for_phase(important("more", 55), "Running", timeout=90)
+            cluster.wait_for_phase(system, "Running", timeout=90)
+            cluster.wait_for(
+                "it to be told", lambda: centre.logged("a pod with slices is evicted by its priority") or None
+            )
+            (kept,) = [one for one in slices if not _goes(cluster, one)]
+            centre.replicas[0].process.stop()
+            try:
+                with _denied(cluster, kept):
+                    more = important("more", 55)
+                    _stays(cluster, kept, asked_for=more)
+                cluster.wait_for_phase(more, "Running", timeout=90)
+            finally:
+                centre.replicas[0].start()
         finally:
-            centre.replicas[0].start()
+            cluster.delete(system, gracePeriodSeconds=0)
+
+
+def _goes(cluster: ClusterHarness, made: Json) -> bool:
+    now = cluster.api.find(cluster.api.path_of(made))
+    return now is None or "deletionTimestamp" in now["metadata"]
+
+
+def _stays(cluster: ClusterHarness, kept: Json, *, asked_for: Json) -> None:
+    """Though kube-scheduler tries again and again; and what it told its victim first is refused too."""
+    cluster.wait_for("it to be refused, and again", lambda: _refused(cluster, asked_for) > 1 or None)
+    assert not _goes(cluster, kept)
+    assert "DisruptionTarget" not in {one["type"] for one in cluster.current(kept)["status"]["conditions"]}
+
+
+def _refused(cluster: ClusterHarness, made: Json) -> int:
+    """How often kube-scheduler was refused to tell a victim that it goes for this pod."""
+    lines = cluster.control_plane.scheduler.log.read_text(errors="replace").splitlines()
+    name = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
+    return sum("'aliquot-evictions'" in line and f'preemptor="{name}"' in line for line in lines)
+
+
+@contextmanager
+def _denied(cluster: ClusterHarness, kept: Json) -> Iterator[None]:
+    """The policy of daemonset/manifests/26-evictions.yaml denies, and that is in force."""
+    objects = list(manifests("26-evictions"))
+    for obj in objects:
+        if obj["kind"].endswith("Binding"):
+            obj["spec"]["validationActions"] = ["Deny"]
+        cluster.apply(obj)
+    scheduler = cluster.api_as("system:kube-scheduler")
+
+    def refuses() -> bool:
+        try:
+            scheduler.request("DELETE", cluster.api.path_of(kept), query={"dryRun": "All"})
+        except ApiError as error:
+            return "aliquot-evictions" in str(error)
+        return False
+
+    try:
+        cluster.wait_for("the policy to be in force", lambda: refuses() or None)
+        yield
+    finally:
+        for obj in objects:
+            cluster.delete(obj)
 
 
 def _requesting(wanted: Json, milli: int) -> Json:

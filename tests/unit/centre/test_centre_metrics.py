@@ -50,6 +50,10 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("turns_missed_total", {"said": "unschedulable"}, 0.0),
         ("unheard_pods", {}, 0.0),
         ("ungranted_pods", {}, 0.0),
+        ("evictions_by_priority_total", {}, 0.0),
+        ("preemptions_refused_total", {"why": "asks for slices"}, 0.0),
+        ("preemptions_refused_total", {"why": "they have slices"}, 0.0),
+        ("preemptions_refused_total", {"why": "blind"}, 0.0),
     ],
 )
 def test_each_figure_is_what_the_picture_says(reign: Reign, name: str, labels: dict[str, str], value: float) -> None:
