@@ -205,6 +205,10 @@ class Residents:
         mates = [self.by_uid[uid] for uid in go if uid in self.by_uid]
         return mates if len(mates) == len(go) else None
 
+    def guards_all(self, one: Resident) -> bool:
+        """Whether one who may not go keeps all of its group, and not itself alone."""
+        return one.uid not in self._guarding_nobody
+
     def why_kept(self, one: Resident) -> Hindrance | None:
         """What keeps one who may be sent away, were nobody else to go but who goes with it."""
         if (unit := self.with_it(one, gone=())) is None:

@@ -49,7 +49,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 ROWS = {
     "never to be evicted": Row(
         runs={uid: {**WHOLE, "notes": FIRM} for uid in ("b1", "b2")},
-        said=f"{BORROWED}; nobody goes for it: 2 pods are never to be evicted (preemptible: false)",
+        said=f"{BORROWED}; nobody goes for it: 2 pods are never to be evicted (preemptible: false), "
+        "team/pod-b1 and 1 more: whose they are may end them",
     ),
     "too short a time": Row(
         queues={"a": OWNER, "b": SLOW},
@@ -65,8 +66,8 @@ ROWS = {
     "one of each": Row(
         runs={"b1": {**WHOLE, "notes": FIRM}, "b2": WHOLE},
         budget=0,
-        said=f"{BORROWED}; nobody goes for it: 1 pod is never to be evicted (preemptible: false); "
-        f"1 pod is kept by {GUARDED}",
+        said=f"{BORROWED}; nobody goes for it: 1 pod is never to be evicted (preemptible: false), "
+        f"team/pod-b1: whose it is may end it; 1 pod is kept by {GUARDED}",
     ),
     "it takes nothing back": Row(
         queues={"a": WAIVES, "b": queue()},
@@ -86,7 +87,8 @@ ROWS = {
         queues={"a": OWNER, "b": queue(), "f": queue(guarantee=60)},
         before={"a": queue(), "b": queue(guarantee=200), "f": queue(guarantee=60)},
         said="inside the guarantee of queue a; others have borrowed 140 % of compute (b 140 %); nobody goes for it: "
-        "2 pods may go, and what they leave has no room for it in one piece, nor if others were moved",
+        "2 pods may go, and what they leave has no room for it in one piece, nor if others were moved; on the same "
+        "GPUs stay team/pod-f0 (never evicted) and 1 more",
     ),
     "memory is guaranteed, and compute is kept for who would have to go": Row(
         queues={"a": queue(memory=Quota(guarantee=CARD)), "v": queue(guarantee=140)},
@@ -197,11 +199,13 @@ def test_whom_a_webhook_keeps_is_left_alone_and_keeps_its_group() -> None:
     stage = stage_of(ROWS["a budget that keeps one of two who go together"])
     assert stage.victims() == ["b1", "b2"]
     (clearing,) = stage.queues.register.clearings
-    stage.reclaim.refused(clearing.victims[0], now=stage.now)
+    (asked,) = (one for one in clearing.victims if one.uid == "b1")
+    stage.reclaim.refused(asked, now=stage.now)
     assert stage.victims() == []
     assert said_to_the_one_that_waits(stage).endswith(
-        "; nobody goes for it: 1 pod was kept by a disruption budget or a webhook, and is left alone until "
-        "2026-11-21T10:01:01Z; 1 pod is of groups that can't go as a whole now"
+        "; nobody goes for it: 1 pod was kept by a disruption budget or a webhook (team/pod-b1), and is left alone "
+        "until 2026-11-21T10:01:01Z; 1 pod is of groups that can't go as a whole now (group team/pair is kept by "
+        "team/pod-b1)"
     )
 
 
@@ -210,9 +214,10 @@ def test_who_was_asked_to_go_and_does_not_is_told_of() -> None:
     stage = stage_of(ROWS["a budget that keeps one of two who go together"])
     stage.leave("b1", grace=-100.0)
     assert stage.victims() == []
-    assert "; nobody goes for it: 1 pod has been asked to go, and is there still; 1 pod is of groups that" in (
-        said_to_the_one_that_waits(stage)
-    )
+    assert (
+        "; nobody goes for it: 1 pod has been asked to go, and is there still (team/pod-b1: the kubelet of node n0 is "
+        "to end it); 1 pod is of groups that can't go as a whole now (group team/pair is kept by team/pod-b1)"
+    ) in said_to_the_one_that_waits(stage)
 
 
 def said_to_the_one_that_waits(stage: ReclaimStage) -> str:
