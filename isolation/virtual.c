@@ -4,7 +4,9 @@
  * that was exported, that a sparse array is mapped to or that a multicast object is bound to stays charged to the end of
  * the process, for nothing tells when the last file descriptor, array or object of it is gone.
  * What must hold: what the driver does with a handle and what is noted of it are one step. A thread that releases a
- * handle while another one maps it would else find nobody who holds it. So there is one lock around both. */
+ * handle while another one maps it would else find nobody who holds it. So there is one lock around both; but not around
+ * what may block until other processes have come, binding to a multicast object and mapping one: whatever gets the address
+ * or the handle of such a call while it is under way counts as bound. */
 #include <pthread.h>
 #include <string.h>
 
@@ -14,6 +16,15 @@
 #define KEPT 1U
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A call that is not over and goes on without the lock: by its handle, or by where what it binds is mapped. */
+struct binding {
+    struct binding *next;
+    CUhandle handle;
+    CUdeviceptr from, end;
+};
+
+static struct binding *bindings; /* under the lock, on the stacks of their callers */
 
 struct change {
     int references, mappings;
@@ -51,11 +62,34 @@ void handles_unlock(void) {
     pthread_mutex_unlock(&lock);
 }
 
+static bool is_binding(CUhandle handle) {
+    const struct binding *one = bindings;
+    while (one && one->handle != handle) one = one->next;
+    return one;
+}
+
+static bool is_binding_at(CUdeviceptr address, size_t bytes) {
+    const struct binding *one = bindings;
+    while (one && (one->end <= address || one->from >= address + bytes)) one = one->next;
+    return one;
+}
+
+static void enter_binding(struct binding *binding) {
+    binding->next = bindings;
+    bindings = binding;
+}
+
+static void leave_binding(const struct binding *binding) {
+    struct binding **at = &bindings;
+    while (*at && *at != binding) at = &(*at)->next;
+    if (*at) *at = binding->next;
+}
+
 CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes) {
     struct holding holding = {
         .kind = HANDLE,
         .value = handle,
-        .record = {.bytes = bytes, .gpu = gpu, .references = 1},
+        .record = {.bytes = bytes, .gpu = gpu, .references = 1, .flags = is_binding(handle) ? KEPT : 0},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
     REAL(cuMemRelease)(handle);
@@ -102,26 +136,36 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
     return result;
 }
 
-static CUresult map_locked(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle,
-                           unsigned long long flags) {
-    CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
-    if (result != CUDA_SUCCESS) return result;
+static CUresult note_mapping(CUdeviceptr address, size_t bytes, CUhandle handle) {
     struct holding mapping = {
         .kind = MAPPING,
         .value = address,
         .record = {.bytes = bytes, .extra = handle},
     };
-    change_handle(handle, (struct change){.mappings = 1});
-    if (holdings_add(mapping)) return result;
+    change_handle(handle, (struct change){.mappings = 1, .flags = is_binding_at(address, bytes) ? KEPT : 0});
+    if (holdings_add(mapping)) return CUDA_SUCCESS;
     REAL(cuMemUnmap)(address, bytes);
     change_handle(handle, (struct change){.mappings = -1});
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A handle that nobody was charged for may be a multicast object, or memory of the host's. */
 EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle,
                          unsigned long long flags) {
+    struct binding binding = {.handle = handle};
+    struct holding charged;
     handles_lock();
-    CUresult result = map_locked(address, bytes, offset, handle, flags);
+    bool may_block = !holdings_find(HANDLE, handle, &charged);
+    if (may_block) {
+        enter_binding(&binding);
+        handles_unlock();
+    }
+    CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
+    if (may_block) {
+        handles_lock();
+        leave_binding(&binding);
+    }
+    if (result == CUDA_SUCCESS) result = note_mapping(address, bytes, handle);
     handles_unlock();
     return result;
 }
@@ -153,20 +197,6 @@ EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, i
     return result;
 }
 
-/* Before the driver is asked, so that no other thread releases it meanwhile. */
-static void keep(CUhandle handle) {
-    handles_lock();
-    change_handle(handle, (struct change){.flags = KEPT});
-    handles_unlock();
-}
-
-static void keep_at(CUdeviceptr address) {
-    CUhandle handle = 0;
-    if (REAL(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)address) != CUDA_SUCCESS) return;
-    keep(handle);
-    REAL(cuMemRelease)(handle);
-}
-
 /* With a copy of the list, or another thread could put in a handle that nobody keeps. */
 static CUresult map_array(CUarrayMapInfo *maps, unsigned count, CUstream stream,
                           CUresult (*call)(CUarrayMapInfo *maps, unsigned count, CUstream stream)) {
@@ -174,9 +204,11 @@ static CUresult map_array(CUarrayMapInfo *maps, unsigned count, CUstream stream,
     CUarrayMapInfo *told = calloc(count, sizeof *told);
     if (!told) return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(told, maps, count * sizeof *told);
+    handles_lock();
     for (unsigned i = 0; i < count; i++)
-        if (told[i].operation == MEMORY_MAP) keep(told[i].handle);
+        if (told[i].operation == MEMORY_MAP) change_handle(told[i].handle, (struct change){.flags = KEPT});
     CUresult result = call(told, count, stream);
+    handles_unlock();
     free(told);
     return result;
 }
@@ -189,32 +221,58 @@ EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CU
     return map_array(maps, count, stream, REAL(cuMemMapArrayAsync_ptsz));
 }
 
+static void keep_if_bound(struct holding mapping, void *with) {
+    const struct binding *binding = with;
+    if (mapping.value >= binding->end || mapping.value + mapping.record.bytes <= binding->from) return;
+    change_handle(mapping.record.extra, (struct change){.flags = KEPT});
+}
+
+static void begin_binding(struct binding *binding) {
+    handles_lock();
+    change_handle(binding->handle, (struct change){.flags = KEPT});
+    holdings_each(MAPPING, keep_if_bound, binding);
+    enter_binding(binding);
+    handles_unlock();
+}
+
+static CUresult end_binding(const struct binding *binding, CUresult result) {
+    handles_lock();
+    leave_binding(binding);
+    handles_unlock();
+    return result;
+}
+
 EXPORT CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
                                    unsigned long long flags) {
-    keep(handle);
-    return REAL(cuMulticastBindMem)(object, at, handle, from, bytes, flags);
+    struct binding binding = {.handle = handle};
+    begin_binding(&binding);
+    return end_binding(&binding, REAL(cuMulticastBindMem)(object, at, handle, from, bytes, flags));
 }
 
 EXPORT CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from,
                                       size_t bytes, unsigned long long flags) {
-    keep(handle);
-    return REAL(cuMulticastBindMem_v2)(object, device, at, handle, from, bytes, flags);
+    struct binding binding = {.handle = handle};
+    begin_binding(&binding);
+    return end_binding(&binding, REAL(cuMulticastBindMem_v2)(object, device, at, handle, from, bytes, flags));
 }
 
 EXPORT CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes,
                                     unsigned long long flags) {
-    keep_at(address);
-    return REAL(cuMulticastBindAddr)(object, at, address, bytes, flags);
+    struct binding binding = {.from = address, .end = address + bytes};
+    begin_binding(&binding);
+    return end_binding(&binding, REAL(cuMulticastBindAddr)(object, at, address, bytes, flags));
 }
 
 EXPORT CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
                                        unsigned long long flags) {
-    keep_at(address);
-    return REAL(cuMulticastBindAddr_v2)(object, device, at, address, bytes, flags);
+    struct binding binding = {.from = address, .end = address + bytes};
+    begin_binding(&binding);
+    return end_binding(&binding, REAL(cuMulticastBindAddr_v2)(object, device, at, address, bytes, flags));
 }
 
 static void forget(void) {
     pthread_mutex_init(&lock, NULL);
+    bindings = NULL; /* their threads are not in the child */
 }
 
 __attribute__((constructor)) static void prepare(void) {

@@ -832,12 +832,13 @@ struct mapper {
     CUdeviceptr address;
     CUhandle handle;
     uint64_t bytes;
+    _Atomic int *come; /* what a map of it waits for, or NULL */
 };
 
 static void *map_it(void *with) {
     struct mapper *mapper = with;
     CU(cuCtxSetCurrent)(context);
-    CU(cuMemMap)(mapper->address, mapper->bytes, 0, mapper->handle, 0);
+    CU(cuMemMap)(mapper->address, mapper->bytes, 0, mapper->handle, (uintptr_t)mapper->come);
     return NULL;
 }
 
@@ -855,6 +856,25 @@ static void release_while_mapped(uint64_t bytes) {
     CU(cuMemRelease)(mapper.handle);
     pthread_join(thread, NULL);
     printf("%d\n", result);
+}
+
+/* Take a handle while another thread's mapping of what nobody is charged for waits until that is done. */
+static void take_while_mapping_waits(uint64_t bytes) {
+    _Atomic int come = 0;
+    struct mapper mapper = {.bytes = 1 << 21, .come = &come};
+    CUmemAllocationProp elsewhere = {.type = 1, .location = {.type = LOCATION_DEVICE + 1}};
+    struct held taken;
+    pthread_t thread;
+    CU(cuMemCreate)(&mapper.handle, mapper.bytes, &elsewhere, 0);
+    CU(cuMemAddressReserve)(&mapper.address, mapper.bytes, 0, 0, 0);
+    pthread_create(&thread, NULL, map_it, &mapper);
+    while (!come) {}
+    CUresult result = take_handle(&taken, bytes);
+    come = 2;
+    pthread_join(thread, NULL);
+    if (!result) result = CU(cuMemUnmap)(mapper.address, mapper.bytes);
+    if (!result) result = CU(cuMemRelease)(mapper.handle);
+    printf("%d\n", result ? result : give_handle(&taken));
 }
 
 static void *destroy_it(void *with) {
@@ -1004,6 +1024,52 @@ static void swap_while_mapped(bool threads, uint64_t bytes) {
     printf("%d\n", count);
 }
 
+struct binding {
+    _Atomic int asked; /* the fake driver's object: how many it was asked to bind */
+    CUdeviceptr address;
+    CUhandle handle;
+    const char *how;
+    CUresult result;
+};
+
+static void *bind_it(void *with) {
+    struct binding *it = with;
+    CUhandle object = (uintptr_t)&it->asked;
+    CU(cuCtxSetCurrent)(context);
+    if (strcmp(it->how, "multicast") == 0)
+        it->result = CU(cuMulticastBindMem)(object, 0, it->handle, 0, 1 << 21, 0);
+    else if (strcmp(it->how, "multicast-two") == 0)
+        it->result = CU(cuMulticastBindMem_v2)(object, 0, 0, it->handle, 0, 1 << 21, 0);
+    else if (strcmp(it->how, "multicast-address") == 0)
+        it->result = CU(cuMulticastBindAddr)(object, 0, it->address, 1 << 21, 0);
+    else
+        it->result = CU(cuMulticastBindAddr_v2)(object, 0, 0, it->address, 1 << 21, 0);
+    return NULL;
+}
+
+/* Put a large handle in the place of the small one that another thread is binding: at its address and, where the driver
+ * gives out the same number again, by that number. Nothing else holds either afterwards. */
+static void bind_while_replaced(const char *how, uint64_t bytes) {
+    struct held small, large;
+    struct binding it = {.how = how};
+    bool mapped = strstr(how, "address");
+    pthread_t thread;
+    take_handle(&small, 1 << 21);
+    it.handle = small.value;
+    CU(cuMemAddressReserve)(&it.address, 1 << 21, 0, 0, 0);
+    if (mapped) CU(cuMemMap)(it.address, 1 << 21, 0, small.value, 0);
+    pthread_create(&thread, NULL, bind_it, &it);
+    while (!it.asked) {}
+    if (mapped) CU(cuMemUnmap)(it.address, 1 << 21);
+    give_handle(&small);
+    take_handle(&large, bytes);
+    if (mapped) CU(cuMemMap)(it.address, 1 << 21, 0, large.value, 0);
+    pthread_join(thread, NULL);
+    if (mapped) CU(cuMemUnmap)(it.address, 1 << 21);
+    give_handle(&large);
+    printf("%d\n", it.result);
+}
+
 static void *lower_it(void *with) {
     CU(cuCtxSetCurrent)(context);
     CU(cuCtxSetLimit)(LIMIT_HEAP, *(size_t *)with);
@@ -1103,6 +1169,10 @@ static bool obey(const char *line) {
         take_while_changed(name, number, other);
     else if (sscanf(line, "swap-while-mapped %63s %llu", name, &number) == 2)
         swap_while_mapped(strcmp(name, "sparse-thread") == 0, number);
+    else if (sscanf(line, "mapping-waits %llu", &number) == 1)
+        take_while_mapping_waits(number);
+    else if (sscanf(line, "bind-while-replaced %63s %llu", name, &number) == 2)
+        bind_while_replaced(name, number);
     else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);

@@ -137,6 +137,25 @@ def test_code_that_is_changed_after_it_was_weighed_is_loaded_as_it_was(world: Wo
     assert container.used == CONTEXT
 
 
+@pytest.mark.parametrize("way", ["multicast", "multicast-two", "multicast-address", "multicast-address-two"])
+def test_what_comes_into_the_place_of_memory_that_is_being_bound_stays_charged(world: World, way: str) -> None:
+    """A multicast object has what is there when the driver looks, which may be long after the call began."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run(environment={"FAKE_CUDA_LATE_MS": "300"}).started()
+    assert tenant.ask(f"bind-while-replaced {way} {400 * MIB}") == "0"
+    (charged,) = container.account().processes[tenant.process.pid]
+    assert CONTEXT + 400 * MIB <= container.used <= charged <= 1000 * MIB
+
+
+def test_a_mapping_that_waits_for_others_holds_nobody_up(world: World) -> None:
+    """Mapping a multicast object may block until other processes have come; other handles are taken meanwhile."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"mapping-waits {100 * MIB}") == "0"
+    assert container.used == CONTEXT
+    assert container.account().processes[tenant.process.pid] == (CONTEXT,)
+
+
 @pytest.mark.parametrize("way", ["sparse", "sparse-thread"])
 def test_a_handle_that_is_put_into_a_list_after_it_was_read_is_not_mapped(world: World, way: str) -> None:
     """An array is mapped to the handles that stay charged, whatever stands in the list by then."""

@@ -1,5 +1,6 @@
 /* Physical memory by handle in the fake driver. Every call is one step, as in a real one. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,20 +25,32 @@ struct mapping {
 static struct mapping *mappings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* The last one that nothing holds any more: the next gets its number. */
+static struct handle *vacant;
+
+static struct handle *new_handle(void) {
+    pthread_mutex_lock(&lock);
+    struct handle *made = vacant;
+    vacant = NULL;
+    pthread_mutex_unlock(&lock);
+    return made ? made : malloc(sizeof *made);
+}
+
 static void drop_if_free(struct handle *handle) {
     if (handle->references || handle->mappings) return;
     if (handle->shared)
         world_leave(handle->shared);
     else
         world_give(handle->gpu, handle->bytes);
-    free(handle);
+    free(vacant);
+    vacant = handle;
 }
 
 CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags) {
     (void)flags;
     if (bytes % GRANULE_BYTES || !bytes) return CUDA_ERROR_INVALID_VALUE;
     if (!world_take(properties->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    struct handle *made = calloc(1, sizeof *made);
+    struct handle *made = new_handle();
     *made = (struct handle){.bytes = bytes, .gpu = properties->location.id, .references = 1};
     *handle = (uintptr_t)made;
     return CUDA_SUCCESS;
@@ -64,9 +77,12 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
+/* Mapping a multicast object may wait for others: `flags` is a word of the tenant's or nothing, 1 while it waits for 2. */
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhandle handle, unsigned long long flags) {
     struct handle *known = (struct handle *)(uintptr_t)handle;
-    (void)flags;
+    _Atomic int *others = (_Atomic int *)(uintptr_t)flags;
+    if (others) *others = 1;
+    while (others && *others == 1) sched_yield();
     if (offset || bytes > known->bytes) return CUDA_ERROR_INVALID_VALUE;
     struct mapping *made = calloc(1, sizeof *made);
     pthread_mutex_lock(&lock);
@@ -124,16 +140,25 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CUstream 
     return cuMemMapArrayAsync(maps, count, stream);
 }
 
+/* Binding waits for others, and binds what there is when they have come. An object is a word of the tenant's that counts
+ * who asked, or none. */
+static void wait_for_others(CUhandle object) {
+    if (object) ++*(_Atomic int *)(uintptr_t)object;
+    fake_come_back_late();
+}
+
 CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
                             unsigned long long flags) {
-    (void)object, (void)at, (void)from, (void)bytes, (void)flags;
+    (void)at, (void)from, (void)bytes, (void)flags;
+    wait_for_others(object);
     ((struct handle *)(uintptr_t)handle)->references++;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags) {
     CUhandle handle;
-    (void)object, (void)at, (void)bytes, (void)flags;
+    (void)at, (void)bytes, (void)flags;
+    wait_for_others(object);
     return cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
 }
 
@@ -167,7 +192,7 @@ CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int t
     if (type != 1 || pread((int)(intptr_t)shareable, &id, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
     uint64_t bytes = world_join(id, &gpu);
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-    struct handle *made = calloc(1, sizeof *made);
+    struct handle *made = new_handle();
     *made = (struct handle){.bytes = bytes, .shared = id, .gpu = gpu, .references = 1};
     *handle = (uintptr_t)made;
     return CUDA_SUCCESS;
