@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from aliquot_core.objects import OwnerReference, Pod, Quantity
+from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -77,6 +78,8 @@ class Stage:
         )
         self.desk = Desk(picture=self.picture, names=NAMES, turns=self.queues, rules=rules)
         self.pods: dict[str, Pod] = {}
+        # Whoever else listens to the watch.
+        self.hears: Callable[[Change[Pod]], object] = lambda _: None
         self.turns: dict[str, Turn] = {}
         self._born = 0
         self.queues.recall({}, wall=WALL, now=0.0)
@@ -120,9 +123,11 @@ class Stage:
 
     def see(self, pod: Pod) -> None:
         """The watch tells of a pod."""
+        old = self.pods.get(pod.metadata.uid)
         self.pods[pod.metadata.uid] = pod
         self.desk.pod_seen(pod)
         self.queues.pod_seen(pod)
+        self.hears(Modified(old=old, new=pod) if old else Added(new=pod))
 
     def beat(self) -> None:
         """All agents show that they live."""
@@ -190,8 +195,10 @@ class Stage:
 
     def gone(self, uid: str) -> None:
         """A pod is deleted."""
-        self.desk.pod_gone(self.pods.pop(uid))
+        old = self.pods.pop(uid)
+        self.desk.pod_gone(old)
         self.queues.pod_gone(uid)
+        self.hears(Deleted(old=old))
 
     def held(self, queue: str) -> int:
         """How much compute those are charged with who were let in by it, whether or not it is there still."""

@@ -59,13 +59,14 @@ class Clerks:
         self.moved = MovedKeeper(turns=turns, notebook=notebook)
         reclaim = Reclaim(queues=turns, picture=picture)
         moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
+        self.rooms = RoomWriter(turns=turns, means=means)
         self.evictor = Evictor(
             reclaim=reclaim,
             consolidation=moving,
             turns=turns,
             means=means,
             evictions=evictions,
-            rooms=RoomWriter(turns=turns, means=means),
+            rooms=self.rooms,
             moved=self.moved,
         )
         self.over_use_words = OverUseWords(turns=turns, means=means)

@@ -122,6 +122,7 @@ class Reign:
         watches.pods.subscribe(watched("pod", self.clerks.over_use_words.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.notices.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.by_priority.pod_changed))
+        watches.pods.subscribe(watched("pod", self.clerks.rooms.pod_changed))
         watches.leases.subscribe(watched("lease", self._lease_changed))
 
     def why_not(self) -> str:

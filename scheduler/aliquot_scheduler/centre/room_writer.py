@@ -2,7 +2,7 @@
 
 It is for the next leader (`queues/room/recalling.py`). Whoever is let in goes on saying so: its binding may be still
 to come when the leader dies. Who is bound says on where room is kept for those who were moved for it, until it is kept
-no more.
+no more. Of thousands of pods only those are looked at for whom room is made, or who say something of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 
 from aliquot_core.objects import Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.errors import ApiError, ConflictError, ForbiddenError, InvalidError, NotFoundError, UnreachableError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
@@ -31,9 +32,29 @@ class RoomWriter:
         self._turns = turns
         self._client = means.client
         self._names = means.names
+        # Whose annotation says something, as the watch tells (UIDs), in that order.
+        self._saying: dict[str, None] = {}
         # What was written; the watch may tell of it later.
         self._written: dict[str, str] = {}
         self._tries = Tries()
+
+    def pod_changed(self, change: Change[Pod]) -> None:
+        """Take in what the watch tells."""
+        match change:
+            case Deleted(old=pod):
+                self._saying.pop(pod.metadata.uid, None)
+            case Modified(old=old, new=pod):
+                self._saying.pop(old.metadata.uid, None)
+                self._seen(pod)
+            case Added(new=pod):
+                self._seen(pod)
+
+    def _seen(self, pod: Pod) -> None:
+        uid, says = pod.metadata.uid, pod.metadata.annotations.get(self._names.room, "")
+        if says:
+            self._saying[uid] = None
+        if self._written.get(uid) == says:
+            del self._written[uid]
 
     async def write(self) -> None:
         """Write whatever is not said yet, or no more true; each once."""
@@ -49,22 +70,20 @@ class RoomWriter:
     def _due(self) -> Iterator[tuple[Pod, str]]:
         """Clearings come and go while something is written."""
         register = self._turns.register
-        known = self._known()
-        self._written = {uid: words for uid, words in self._written.items() if uid in known}
+        hall, bound = register.hall, register.inside.bound
+        self._written = {uid: words for uid, words in self._written.items() if uid in hall or uid in bound}
         for clearing in register.clearings:
             yield from (due for due in self._wanted_by(clearing) if self._said(due[0]) != due[1])
-        waiting = {waiter.uid: waiter.pod for waiter in register.hall}
-        yield from ((pod, "") for uid, pod in waiting.items() if uid not in register.clearings and self._said(pod))
-        yield from (due for due in self._wanted_of_bound() if self._said(due[0]) != due[1])
-
-    def _wanted_of_bound(self) -> Iterator[tuple[Pod, str]]:
-        register = self._turns.register
-        bound, kept = register.inside.bound, register.refuges.movers()
-        yield from (
-            (waiter.pod, words_left(said, kept=kept))
-            for waiter in list(bound.values())
-            if (said := self._said(waiter.pod))
-        )
+        kept = register.refuges.movers()
+        for uid in self._saying | dict.fromkeys(self._written):
+            if (waiter := hall.find(uid)) is not None:
+                wanted = self._said(waiter.pod) if uid in register.clearings else ""
+            elif (waiter := bound.get(uid)) is not None:
+                wanted = words_left(self._said(waiter.pod), kept=kept)
+            else:
+                continue
+            if self._said(waiter.pod) != wanted:
+                yield waiter.pod, wanted
 
     def _known(self) -> set[str]:
         """Who waits or is bound (UIDs)."""
