@@ -146,7 +146,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
         pace = _pace(settings, client=KubeClient(transport=fenced), centre=centre, leadership=leadership, clock=clock)
         kept: list[Callable[[], Any]] = [partial(keeper.run, changed=tls.look) for keeper in keepers]
         running = [leadership.run, centre.run, server.run, landscape.run, pace.run, page.run, *kept]
-        await until(stop, _all(*running), farewell=leadership.resign)
+        await until(stop, _all(*running), farewell=partial(_all, leadership.resign, server.drain))
 
 
 def _leadership(settings: Settings, *, transport: Transport, clock: Clock, random: Random) -> Leadership:

@@ -28,6 +28,9 @@ class IdleConnections:
         self._asking: set[asyncio.Transport] = set()
         # Until when something must have been asked, of those on which nothing is just now.
         self._until: dict[asyncio.Transport, float] = {}
+        # Whether each answer is the last on its connection, and says so: closed without a word, it might be just when
+        # the caller uses it again, and Go's clients send no POST twice.
+        self.last_answers = False
 
     def begun(self, transport: asyncio.Transport) -> None:
         """A request has begun to come: the rest of it follows soon, or never."""
@@ -56,11 +59,21 @@ class IdleConnections:
                 return await handler(request)
             self.asking(transport)
             try:
-                return await handler(request)
+                answer = await handler(request)
+            except web.HTTPException as refusal:
+                self._part(refusal)
+                raise
+            else:
+                self._part(answer)
+                return answer
             finally:
                 self.answered(transport)
 
         return noting
+
+    def _part(self, answer: web.StreamResponse) -> None:
+        if self.last_answers:
+            answer.force_close()
 
     async def run(self, connected: Callable[[], Iterable[asyncio.Transport]]) -> None:
         """Close those on which nothing was asked for too long, until cancelled."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from aiohttp import web
 
@@ -26,7 +26,8 @@ from aliquot_scheduler.web.tls import Tls
 
 log = logging.getLogger(__name__)
 
-Run = Callable[[], Coroutine[Any, Any, None]]
+Connected = Callable[[], Collection[asyncio.Transport]]
+LOOK_WHILE_LEAVING = 0.1
 # A burst of bindings comes on as many new connections.
 _BACKLOG = 128
 
@@ -63,6 +64,9 @@ class CentreServer:
         self.port = 0
         self.status_port = 0
         self.serving = asyncio.Event()
+        # Of calls; those who ask for status pages ask again.
+        self._idle = IdleConnections(clock=clock)
+        self._callers: Connected = frozenset
 
     async def run(self) -> None:
         """Serve, and keep the certificate fresh."""
@@ -70,18 +74,32 @@ class CentreServer:
             stack.callback(self._pages.close)
             one = self._settings
             plain = [*self._pages.routes(), *self._plain]
-            self.status_port, status = await self._listen(
-                stack, plain, address=one.status_address, port=one.status_port
+            resting = IdleConnections(clock=self._clock)
+            self.status_port, read = await self._listen(
+                stack, plain, address=one.status_address, port=one.status_port, idle=resting
             )
-            self.port, calls = await self._listen(
-                stack, self._routes, address=one.address, port=one.port, tls=self._tls.listening, offered=self._offered
+            self.port, self._callers = await self._listen(
+                stack,
+                self._routes,
+                address=one.address,
+                port=one.port,
+                idle=self._idle,
+                tls=self._tls.listening,
+                offered=self._offered,
             )
             stack.callback(self.serving.clear)
             self.serving.set()
             log.info("serving", extra={"port": self.port, "status_port": self.status_port})
             async with asyncio.TaskGroup() as work:
-                for run in (self._tls.run, status, calls):
+                for run in (self._tls.run, partial(resting.run, read), partial(self._idle.run, self._callers)):
                     work.create_task(run())
+
+    async def drain(self) -> None:
+        """Have callers close their connections by themselves; whoever comes anew is answered too, once."""
+        self._idle.last_answers = True
+        until = self._clock.monotonic() + self._settings.drain
+        while self._callers() and self._clock.monotonic() < until:
+            await self._clock.sleep(LOOK_WHILE_LEAVING)
 
     async def _listen(
         self,
@@ -90,11 +108,12 @@ class CentreServer:
         *,
         address: str,
         port: int,
+        idle: IdleConnections,
         tls: ssl.SSLContext | None = None,
         offered: Offered = NOTHING_OFFERED,
-    ) -> tuple[int, Run]:
-        """The port, and what is to run while it is served."""
-        idle, patience = IdleConnections(clock=self._clock), self._settings.leave
+    ) -> tuple[int, Connected]:
+        """The port, and who is connected there."""
+        patience = self._settings.leave
         app = web.Application(middlewares=[idle.middleware()])
         app.add_routes(routes)
         # Nobody who should call sends anything compressed, and a small body must not become a large one.
@@ -110,8 +129,7 @@ class CentreServer:
         stack.push_async_callback(short.leave, patience=patience)
         stack.push_async_callback(doorway.leave)
         stack.callback(server.close)
-        connected = partial(_connected, short, long_way)
-        return int(server.sockets[0].getsockname()[1]), partial(idle.run, connected)
+        return int(server.sockets[0].getsockname()[1]), partial(_connected, short, long_way)
 
 
 async def _listening(protocols: Callable[[], asyncio.Protocol], *, address: str, port: int) -> asyncio.Server:

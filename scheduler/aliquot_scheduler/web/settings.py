@@ -34,5 +34,7 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     allowed_clients: tuple[str, ...] = (KUBE_SCHEDULER, CENTRE)
     # A mounted Secret changes within a minute or so; looking costs three small reads.
     look_at_files: Seconds = 10.0
+    # How long a replica that was told to end serves on while somebody is connected, each answer the last there.
+    drain: Seconds = 3.0
     # How long what is under way may take once the centre was told to end.
     leave: Seconds = 5.0

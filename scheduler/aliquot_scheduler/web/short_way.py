@@ -171,10 +171,14 @@ class _Connection(asyncio.Protocol):
 
     def _write(self, reply: Reply) -> None:
         """Head and body at once: each write is a record of TLS, and a packet."""
-        if not self.transport.is_closing():
-            status, size = reply.status, len(reply.body)
-            head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: {reply.content_type}\r\n"
-            self.transport.write(f"{head}Content-Length: {size}\r\n\r\n".encode() + reply.body)
+        if self.transport.is_closing():
+            return
+        status, size, is_last = reply.status, len(reply.body), self._idle.last_answers
+        head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: {reply.content_type}\r\n"
+        head += "Connection: close\r\n" if is_last else ""
+        self.transport.write(f"{head}Content-Length: {size}\r\n\r\n".encode() + reply.body)
+        if is_last:
+            self.transport.close()
 
     def _read_on(self) -> None:
         if not self.transport.is_closing():

@@ -23,10 +23,10 @@ from aliquot_scheduler.extender.verbs import Outcome, Verb
 from aliquot_scheduler.web.handshakes import FailedHandshakes
 from aliquot_scheduler.web.idle import FIRST, LOOK, NEXT
 from aliquot_scheduler.web.pages import StatusPages
-from aliquot_scheduler.web.server import CentreServer, ListenError
+from aliquot_scheduler.web.server import LOOK_WHILE_LEAVING, CentreServer, ListenError
 from aliquot_scheduler.web.settings import WebSettings
 from aliquot_scheduler.web.tls import Tls
-from support.centre_http import BINDING, SCHEDULER, Authority, args, caller, replica
+from support.centre_http import BINDING, SCHEDULER, Authority, Replica, args, caller, replica
 from support.clocks import VirtualClock
 
 
@@ -208,6 +208,64 @@ async def test_a_connection_that_was_asked_on_is_kept_longer_than_callers_keep_i
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
+
+
+class Kept:
+    """A connection that its caller uses again; what comes in pieces goes the long way."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, way: str) -> None:
+        self.reader, self.writer, self._way = reader, writer, way
+
+    @classmethod
+    async def to(cls, centre: Replica, authority: Authority, *, way: str) -> Kept:
+        """Of a kube-scheduler."""
+        context = authority.caller(authority.signs(SCHEDULER))
+        return cls(*await asyncio.open_connection("127.0.0.1", centre.server.port, ssl=context), way=way)
+
+    async def ask(self) -> str:
+        """The head of the answer to a call."""
+        body = json.dumps(BINDING).encode()
+        size = f"Content-Length: {len(body)}" if self._way == "short" else "Transfer-Encoding: chunked"
+        sent = body if self._way == "short" else f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+        self.writer.write(f"POST /extender/bind HTTP/1.1\r\nHost: x\r\n{size}\r\n\r\n".encode() + sent)
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        await self.reader.readexactly(int(head.partition("Content-Length: ")[2].partition("\r\n")[0]))
+        return head
+
+
+@pytest.mark.parametrize("way", ["short", "long"])
+async def test_who_keeps_a_connection_loses_no_call_when_a_replica_leaves(authority: Authority, way: str) -> None:
+    """Go's clients send no POST twice: each is told with its answer that it was the last there, and goes elsewhere."""
+    clock = VirtualClock()
+    async with replica(authority.server_files(), idling=clock) as centre:
+        kept = await Kept.to(centre, authority, way=way)
+        assert "Connection: close" not in await kept.ask()
+        draining = asyncio.create_task(centre.server.drain())
+        await clock.advance(WebSettings().drain / 2)
+        late = await Kept.to(centre, authority, way=way)
+        for one in (kept, late):
+            head = await one.ask()
+            assert head.startswith("HTTP/1.1 200 OK\r\n")
+            assert "Connection: close" in head
+            assert await one.reader.read() == b""
+            one.writer.close()
+            await one.writer.wait_closed()
+        await clock.advance(LOOK_WHILE_LEAVING)
+        assert draining.done()
+
+
+async def test_a_replica_leaves_though_a_connection_is_not_used_again(authority: Authority) -> None:
+    """After as long as it is told."""
+    clock = VirtualClock()
+    async with replica(authority.server_files(), idling=clock) as centre:
+        kept = await Kept.to(centre, authority, way="short")
+        await kept.ask()
+        draining = asyncio.create_task(centre.server.drain())
+        await clock.advance(WebSettings().drain - LOOK_WHILE_LEAVING)
+        assert not draining.done()
+        await clock.advance(2 * LOOK_WHILE_LEAVING)
+        assert draining.done()
+        kept.writer.close()
 
 
 async def test_a_port_that_is_taken_is_told_by_name(authority: Authority) -> None:
