@@ -10,9 +10,9 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# Tests of a real cluster mostly wait, so four processes take less time on 2 cores than two do; who takes what is in
-# tests/support/sharing.py.
-WORKERS ?= 4
+# Tests of a real cluster mostly wait, and so do processes on a node: five take less time on 2 cores than two do; who
+# takes what is in tests/support/sharing.py.
+WORKERS ?= 5
 SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests benchmarks
 
 help: ## Say what can be made

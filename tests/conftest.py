@@ -12,7 +12,7 @@ import pytest
 from support.hung_tasks import tasks_at_work
 from support.own_logging import Logging, logging_now, restore_logging
 from support.shared_defaults import mended_defaults
-from support.sharing import NICENESS, Sharing, is_helper, place_of
+from support.sharing import Sharing, niceness, place_of
 
 # Machines differ in speed by a factor of ten: a deadline per example would only fail the slow ones.
 # What is looked for is the same each time, so that a change is judged by what it changes; `soak` looks elsewhere.
@@ -25,8 +25,7 @@ _LOGGING = pytest.StashKey[Logging]()
 
 def pytest_configure() -> None:
     """A helper takes no time from the foremost processes, whose tests of clusters say within how many seconds."""
-    if is_helper(os.environ.get("PYTEST_XDIST_WORKER", "")):
-        os.nice(NICENESS)
+    os.nice(niceness(os.environ.get("PYTEST_XDIST_WORKER", "")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

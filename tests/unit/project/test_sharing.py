@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.sharing import CLUSTER, LONGEST, Sharing, is_helper, is_last, place_of
+from support.sharing import CLUSTER, LONGEST, Sharing, is_last, niceness, place_of
 
 ROOT = Path(__file__).parents[3]
 ALERTS, CENTRE, QUEUES = (
@@ -19,7 +19,7 @@ ALERTS, CENTRE, QUEUES = (
     f"{CLUSTER}centre/test_faults.py",
     f"{CLUSTER}queues/test_waits.py",
 )
-UP = "tests/node/test_up.py"
+UP, MPS, PAGE = (f"tests/node/test_{name}.py" for name in ("up", "up_mps", "page"))
 CLAIMS, FIT = "tests/unit/core/test_core_claims.py", "tests/unit/centre/test_centre_fit.py"
 
 
@@ -102,21 +102,24 @@ def begun(*files: str, processes: int) -> list[list[str]]:
     return [[names[numbers[0]].partition("::")[0] for numbers in one.sent] for one in running]
 
 
-def test_helpers_work_while_two_wait_for_clusters() -> None:
-    """They take last things first, in their order, and a cluster when nothing else is left."""
+def test_others_work_while_two_wait_for_clusters() -> None:
+    """Helpers take a cluster when nothing else is left; whoever stands furthest back takes last things first."""
     some = ALERTS, CENTRE, QUEUES, UP, CLAIMS
     assert begun(*some, processes=2) == [[ALERTS, UP], [CENTRE, QUEUES]]
-    assert begun(*some, processes=3) == [[ALERTS], [CENTRE, QUEUES], [CLAIMS, UP]]
-    assert begun(*some, FIT, processes=3) == [[ALERTS, UP], [CENTRE, QUEUES], [CLAIMS, FIT]]
+    assert begun(*some, processes=3) == [[ALERTS], [CENTRE, QUEUES], [UP, CLAIMS]]
+    assert begun(*some, FIT, processes=3) == [[ALERTS, FIT], [CENTRE, QUEUES], [UP, CLAIMS]]
     assert begun(ALERTS, CENTRE, QUEUES, processes=3) == [[ALERTS], [CENTRE], [QUEUES]]
+    assert begun(ALERTS, CENTRE, QUEUES, UP, MPS, processes=5) == [[ALERTS], [CENTRE], [UP], [MPS], [QUEUES]]
+    several = ALERTS, CENTRE, QUEUES, UP, MPS, PAGE, CLAIMS, FIT
+    assert begun(*several, processes=5) == [[ALERTS], [CENTRE], [UP, QUEUES], [MPS, PAGE], [CLAIMS, FIT]]
 
 
 @pytest.mark.parametrize(
-    ("name", "helps"), [("", False), ("gw0", False), ("gw1", False), ("gw2", True), ("gw10", True)]
+    ("name", "stands_back"), [("", 0), ("gw0", 0), ("gw1", 0), ("gw2", 5), ("gw3", 5), ("gw4", 10), ("gw10", 10)]
 )
-def test_beyond_two_they_are_helpers(name: str, helps: bool) -> None:  # noqa: FBT001 - a column of the table
-    """Who runs all tests alone is none."""
-    assert is_helper(name) is helps
+def test_beyond_two_they_stand_back_and_beyond_four_further(name: str, stands_back: int) -> None:
+    """Who runs all tests alone does not."""
+    assert niceness(name) == stands_back
 
 
 def test_processes_take_whole_files() -> None:
