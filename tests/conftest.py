@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -32,6 +33,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Several processes take groups in this order: what is longest first, or one works on while others wait."""
     places = {item: place_of(item.path.relative_to(config.rootpath).as_posix()) for item in items}
     items.sort(key=lambda item: (places[item].rank, places[item].turn))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: 10,000 tests and all they import need not be looked through again and again.
+
+    A third of a second for each look at all, and a sixteenth of the processor of what computes in this process.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

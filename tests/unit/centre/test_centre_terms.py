@@ -80,6 +80,8 @@ async def test_what_a_term_knew_goes_with_it(*, lets_go: bool) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # as it was found
 
 
 async def test_what_there_is_of_cards_is_told_by_who_leads_alone() -> None:
