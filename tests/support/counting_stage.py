@@ -27,10 +27,13 @@ def staged(*nodes: int) -> Stage:
     return stage
 
 
-def falls_sick(stage: Stage, uid: str, *, cards: int, told: bool) -> None:
-    """The only GPU of this pod, on n0; its agent has `told` of what the pod holds there beside the healthy ones."""
+def falls_sick(stage: Stage, uid: str, *, cards: int, told: bool, away: bool = False) -> None:
+    """The only GPU of this pod, on n0; its agent has `told` of what the pod holds there beside the healthy ones.
+
+    One that is `away` its agent did not find when it started.
+    """
     ((_, uuid),) = stage.picture.holdings.of(uid)
-    there = [sick(one) if one.uuid == uuid else one for one in gpus("n0", cards)]
+    there = [sick(one) if one.uuid == uuid else one for one in gpus("n0", cards) if not (away and one.uuid == uuid)]
     held = own_request(stage.pods[uid], names=NAMES) if told else NOTHING_OWN
     stage.picture.node_seen(counting(make_node("n0", there), held=held))
     stage.beat()

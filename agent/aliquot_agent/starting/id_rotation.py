@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import itertools
 import string
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from aliquot_agent.starting.kubelet_view import Recorded
+from aliquot_core.door import Device
 from aliquot_core.objects import Pod
 
 
@@ -50,6 +51,20 @@ class IdRotation:
                 self._turns[slot] = device.removeprefix(slot)
             elif self.id_of(slot) in spent:
                 self._turns[slot] = next(turn for turn in _turns() if slot + turn not in spent)
+
+
+def with_recorded(table: Mapping[str, Sequence[Device]], recorded: Iterable[Recorded]) -> dict[str, list[Device]]:
+    """A table with the ids of slots that it lacks and the kubelet has given away: of GPUs that an agent did not find.
+
+    Without them the kubelet would count what is held there against the GPUs that are left, and fail for good who is
+    admitted meanwhile.
+    """
+    slots = {slot_of(device.id) for devices in table.values() for device in devices}
+    given = {name: list(devices) for name, devices in table.items()}
+    for entry in recorded:
+        away = sorted(one for one in entry.ids if slot_of(one) not in slots)
+        given.get(entry.resource, []).extend(Device(id=one, healthy=True) for one in away)
+    return given
 
 
 def slot_of(device: str) -> str:

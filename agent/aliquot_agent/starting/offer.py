@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from aliquot_agent.door import AgentDoor
 from aliquot_agent.signal import Signal
 from aliquot_agent.starting.device_ids import device_tables
-from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids
+from aliquot_agent.starting.id_rotation import IdRotation, slot_of, spent_ids, with_recorded
 from aliquot_agent.starting.starter import Starter
 from aliquot_core.clock import Clock
 from aliquot_core.door import Device
@@ -56,7 +56,7 @@ class Offer:
                 due = self._turned_at is None or self._clock.monotonic() - self._turned_at >= PACE
                 if due:
                     await self._turn(inventory)
-                self._door.publish(self._table(inventory, id_of=self._rotation.id_of))
+                self._door.publish(await self._told(inventory))
                 await self._changed.wait(clock=self._clock, at_most=LOOK_AGAIN if due else PACE)
             else:
                 await self._changed.wait(clock=self._clock, at_most=LOOK_AGAIN)
@@ -69,6 +69,14 @@ class Offer:
         slots = {slot_of(device.id) for table in self._table(inventory, id_of=str).values() for device in table}
         self._rotation.turn(slots, living=living, spent=spent)
         self._turned_at = self._clock.monotonic()
+
+    async def _told(self, inventory: Inventory) -> dict[str, list[Device]]:
+        """Before it is known who holds what, the ids of a GPU that is away are those of the kubelet's own record."""
+        table = self._table(inventory, id_of=self._rotation.id_of)
+        if self._held(inventory) is None:
+            known = await self._starter.known_by_record()
+            return with_recorded(table, known.recorded or ())
+        return table
 
     def _table(self, inventory: Inventory, *, id_of: Callable[[str], str]) -> dict[str, list[Device]]:
         return device_tables(

@@ -8,6 +8,7 @@ lost, again and again. Where GPUs have no room either, they tell why.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -20,6 +21,7 @@ from aliquot_core.inventory import Gpu, Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.picture.holdings import GpuKey
 from aliquot_scheduler.picture.host_room import OWN, Own, Ungranted, enough_rows
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
@@ -87,20 +89,28 @@ def _places(left: Mapping[str, int], *, picture: Picture) -> str:
 
 
 def _on_sick(nodes: Iterable[KnownNode], axis: int, *, picture: Picture) -> str:
-    """What is held on GPUs that give nothing any more, of nodes that tell of too little for that beside the others."""
+    """What is held on GPUs that give nothing any more, of nodes that tell of too little for that beside the others.
+
+    Such a GPU is sick, or its agent did not find it when it started.
+    """
     held = cards = 0
+    of_node: defaultdict[str, list[GpuKey]] = defaultdict(list)
+    for gpu in picture.holdings.gpus():
+        of_node[gpu[0]].append(gpu)
     for known in nodes:
-        sick = [gpu for gpu in known.inventory.gpus if gpu.health is Health.SICK]
-        on_sick = sum(_held((known.name, gpu.uuid), axis, picture=picture) for gpu in sick)
-        well = sum(_size(gpu, axis) for gpu in known.inventory.gpus if gpu.health is not Health.SICK)
-        if on_sick and picture.hosts.own_told(known.name)[axis] < well + on_sick:
-            held, cards = held + on_sick, cards + len(sick)
+        well = {(known.name, gpu.uuid): gpu for gpu in known.inventory.gpus if gpu.health is not Health.SICK}
+        ill = [gpu for gpu in of_node[known.name] if gpu not in well]
+        on_ill = sum(_held(gpu, axis, picture=picture) for gpu in ill)
+        if on_ill and picture.hosts.own_told(known.name)[axis] < on_ill + sum(
+            _size(gpu, axis) for gpu in well.values()
+        ):
+            held, cards = held + on_ill, cards + len(ill)
     if not held:
         return ""
-    return f"{_amount(held, axis)} are held on {agreed(cards, 'a GPU that is', 'GPUs that are')} sick or cordoned"
+    return f"{_amount(held, axis)} are held on {agreed(cards, 'a GPU that is', 'GPUs that are')} sick, cordoned or gone"
 
 
-def _held(gpu: tuple[str, str], axis: int, *, picture: Picture) -> int:
+def _held(gpu: GpuKey, axis: int, *, picture: Picture) -> int:
     claims = picture.holdings.on(gpu).values()
     return sum(claim.compute.value if axis == _COMPUTE else claim.memory.value for claim in claims)
 

@@ -6,7 +6,7 @@ a GPU has. It counts like what is held, and nobody is said to hold it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.quantities import MiB, Percent
@@ -63,6 +63,10 @@ class Holdings:
     def on(self, gpu: GpuKey) -> Mapping[str, Claim]:
         """Who holds a part of a GPU."""
         return self._by_gpu.get(gpu, {})
+
+    def gpus(self) -> Iterable[GpuKey]:
+        """Those of which anybody holds a part, be they there or not."""
+        return self._by_gpu.keys()
 
     def total(self, gpu: GpuKey, *, but: Collection[str] = ()) -> tuple[Claim, int]:
         """What is held of a GPU or kept for others, and by how many; `but` are holders who are not counted."""

@@ -39,6 +39,21 @@ class YoungKubelet:
         raise AssertionError("unreachable")
 
 
+class Remembering(YoungKubelet):
+    """A kubelet that has given ids away: 30 of a GPU that was lost since, and 10 of one that is there."""
+
+    async def recorded(self) -> tuple[Recorded, ...]:
+        """Of two pods."""
+        given = {
+            "lost": [f"bbbb-{number:02}" for number in range(30)],
+            "here": [f"aaaa-{number:02}b" for number in range(10)],
+        }
+        return tuple(
+            Recorded(uid=uid, container="main", resource=NAMES.compute, ids=frozenset(ids), names=())
+            for uid, ids in given.items()
+        )
+
+
 class Unused:
     """Specs, processes and answers, which the list has nothing to do with."""
 
@@ -78,13 +93,14 @@ def offering(
     changed: Signal,
     inventory: Inventory = CARDS,
     held: Callable[[], Mapping[str, Held] | None] = dict,
+    kubelet: YoungKubelet | None = None,
 ) -> Offer:
     """The offer of a node with these GPUs."""
     starter = Starter(
         node="n1",
         names=NAMES,
         clock=clock,
-        view=YoungKubelet(),
+        view=kubelet or YoungKubelet(),
         residents=Unused(),
         specs=Unused(),
         pods=BoundPods(changed=changed),
@@ -123,4 +139,19 @@ async def test_of_a_sick_gpu_so_much_is_told_as_is_held_once_that_is_known(told:
     assert told == [
         {NAMES.compute: (100, 100), NAMES.best_effort: (4, 4)},
         {NAMES.compute: (100, 30), NAMES.best_effort: (4, 1)},
+    ]
+
+
+async def test_what_is_held_of_a_gpu_that_is_away_counts_from_the_first_word_on(told: Told) -> None:
+    """An agent that starts does not find it, and has not heard of the pods yet: the kubelet's own record knows."""
+    clock, changed, known = VirtualClock(), Signal(), dict[str, Held]()
+    offer = offering(clock=clock, changed=changed, held=lambda: known or None, kubelet=Remembering())
+    async with running(offer.run()):
+        await clock.advance(0.0)
+        known["GPU-bbbb"] = Held(compute=30)
+        changed.notify()
+        await clock.advance(PACE)
+    assert told == [
+        {NAMES.compute: (130, 130), NAMES.best_effort: (4, 4)},
+        {NAMES.compute: (200, 130), NAMES.best_effort: (8, 4)},
     ]

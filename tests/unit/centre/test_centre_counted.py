@@ -43,17 +43,20 @@ def test_the_neighbour_of_a_sick_gpu_in_use_is_used(held: Asked, asked: Asked, _
 
 
 @pytest.mark.parametrize(("held", "asked", "words"), SICK)
-def test_nobody_gets_a_turn_where_kube_scheduler_has_nothing_left(held: Asked, asked: Asked, words: str) -> None:
+@pytest.mark.parametrize("away", [False, True])
+def test_nobody_gets_a_turn_where_kube_scheduler_has_nothing_left(
+    held: Asked, asked: Asked, words: str, *, away: bool
+) -> None:
     """Before the agent has told of it; who waits is told what it is, and comes in as soon as it is over."""
     stage = staged(2)
     stage.submit("h", *held)
     assert stage.run() == ["h"]
-    falls_sick(stage, "h", cards=2, told=False)
+    falls_sick(stage, "h", cards=2, told=False, away=away)
     stage.submit("q", *asked)
     assert stage.round() == []
     assert said(stage, "q") == (
         "NoNode",
-        f"1 node has room on its GPUs: {words} on a GPU that is sick or cordoned",
+        f"1 node has room on its GPUs: {words} on a GPU that is sick, cordoned or gone",
     )
     stage.end("h")
     assert stage.round() == ["q"]
