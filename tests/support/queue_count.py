@@ -56,8 +56,10 @@ class Count:
             if world.queues.is_in_line(waiter.uid) and not self.tree.nodes[waiter.queue].stop:
                 askers[(waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid].append(waiter)
         charged = ((uid, world.pods[uid].metadata) for uid in world.queues.books.ledger.charges())
-        groups = ((self._run_of(world, uid), meta, parse_group(meta, names=NAMES)) for uid, meta in charged)
-        gangs_in = Counter((meta.namespace, one.name, one.size, one.minimum, run) for run, meta, one in groups if one)
+        staying = ((uid, meta) for uid, meta in charged if not meta.deletion_timestamp)
+        groups = ((self._run_of(world, uid), meta.namespace, parse_group(meta, names=NAMES)) for uid, meta in staying)
+        # Here whoever has the namespace is the user.
+        gangs_in = Counter((user, one.name, one.size, one.minimum, user, run) for run, user, one in groups if one)
         found: list[Portion] = []
         for first, *others in askers.values():
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1

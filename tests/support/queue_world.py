@@ -434,7 +434,9 @@ class QueueWorld(Stage):
         who = waiter.gang, waiter.queue, waiter.user
         line = (one for one in self.queues.waiting() if self.queues.is_in_line(one.uid))
         mates = sorted((one for one in line if (one.gang, one.queue, one.user) == who), key=lambda one: one.place)
-        needed = max(1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0, ""), ())))
+        needed = max(
+            1, waiter.group.minimum - len(self.queues.books.let_in.get(waiter.gang or ("", "", 0, 0, "", ""), ()))
+        )
         return mates[:needed] if len(mates) >= needed else []
 
 

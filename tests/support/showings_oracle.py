@@ -115,7 +115,7 @@ class ShowingsOracle:
         together = Counter(one.gang for one in shown if one.group)
         for one in shown:
             if one.group:
-                assert together[one.gang] >= one.group.minimum - len(let_in.get(one.gang or ("", "", 0, 0, ""), ()))
+                assert together[one.gang] >= one.group.minimum - len(let_in.get(one.gang or ("", "", 0, 0, "", ""), ()))
         for top, count in Counter(tree.path(one.queue)[-2] for one in shown).items():
             new = [one for one in shown if one.uid in self.new and tree.path(one.queue)[-2] == top]
             # A group is shown whole.

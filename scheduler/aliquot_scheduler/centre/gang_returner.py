@@ -18,7 +18,7 @@ _BETWEEN = 0.1
 _ASK_AGAIN = 30.0
 _WHY = Notice(
     reason="GangBroken",
-    message="too few of its group are left to run, and the others can't follow: all of it is to start anew together",
+    message="too few of those who belong together run, and the others can't follow: they are to start anew together",
 )
 
 

@@ -156,7 +156,7 @@ class Consolidation:
 
     def _of(self, queue: str, user: str) -> Sequence[Candidate]:
         register = self._queues.register
-        heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        heads = register.hall.lines[queue].heads(user, runs=register.books.runs)
         # For who is shown to an autoscaler a node is to come.
         return [head for head in heads if head.first.uid not in register.showings.shown]
 

@@ -75,7 +75,7 @@ class Planner:
         self.has_tried_all = False
         leaving = residents.leaving.values()
         self._scene = Scene(picture=picture, leaving=leaving)
-        self._settling = Settling(picture=picture, cards=cards, let_in=books.let_in)
+        self._settling = Settling(picture=picture, cards=cards, runs=books.runs)
         # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
         self._vacated = {gpu for one in leaving for gpu in one.claims}
         most = clearings.max_grace

@@ -204,7 +204,7 @@ class Reclaim:
     def _heads(self, queue: str, user: str) -> Sequence[Candidate]:
         """But for who is shown to an autoscaler: a node is to come for it, and nobody goes meanwhile."""
         register = self._queues.register
-        heads = register.hall.lines[queue].heads(user, let_in=register.books.let_in)
+        heads = register.hall.lines[queue].heads(user, runs=register.books.runs)
         return [head for head in heads if head.first.uid not in register.showings.shown]
 
     def _next(self, queue: str, shares: Shares) -> Candidate | None:

@@ -17,7 +17,8 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
-from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.waiting.runs import Runs
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.search import Search
 from aliquot_scheduler.reclaim.trying import Option
 
@@ -26,12 +27,12 @@ _MOST_NODES = 32
 
 
 class Settling:
-    """Of one look; `let_in` is who of each gang is in."""
+    """Of one look; `runs` is who of each gang is in."""
 
-    def __init__(self, *, picture: Picture, cards: Cards, let_in: Mapping[GangKey, Collection[str]]) -> None:
+    def __init__(self, *, picture: Picture, cards: Cards, runs: Runs) -> None:
         self._picture = picture
         self._cards = cards
-        self._let_in = let_in
+        self._runs = runs
 
     def settle(self, search: Search, candidate: Candidate) -> bool:
         """A place for each of them, or for none."""
@@ -105,7 +106,7 @@ class Settling:
 
     def _of_mates(self, candidate: Candidate) -> set[GpuKey]:
         gang = candidate.first.gang
-        uids = sorted(self._let_in.get(gang, ())) if gang else []
+        uids = sorted(self._runs.staying(gang)) if gang else []
         return {gpu for uid in uids for gpu in self._picture.holdings.of(uid)}
 
 

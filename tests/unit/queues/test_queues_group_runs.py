@@ -109,7 +109,7 @@ def test_who_waits_for_its_run_is_told_that_the_one_before_does_not_count() -> N
     submit(stage, "b1", made_by="job2")
     assert stage.run(after=1.0) == []
     assert message(stage, "b1") == (
-        "group train starts with 2 pods, and 1 is there (2 more are of an earlier run): create 1 more, or lower "
+        "group train starts with 2 pods, and 1 is there (not counted: 2 of an earlier run): create 1 more, or lower "
         "aliquot.dev/group-min"
     )
 
@@ -138,7 +138,7 @@ def test_whoever_leads_next_knows_of_which_run_each_is() -> None:
     for pod in before.pods.values():
         after.see(pod)
     assert after.queues.books.let_in.keys() == before.queues.books.let_in.keys()
-    assert {gang[4] for gang in after.queues.books.let_in} == {"a1", "b1"}
+    assert {gang[5] for gang in after.queues.books.let_in} == {"a1", "b1"}
 
 
 @pytest.mark.parametrize("lost", ["launcher", "w1"])

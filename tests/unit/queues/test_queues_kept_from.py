@@ -218,7 +218,7 @@ def placing_of(stage: Stage, *, now: float) -> Placing:
         picture=stage.picture,
         cards=register.cards,
         rooms=stage.desk,
-        let_in=register.books.let_in,
+        runs=register.books.runs,
         bounds=register.inside.bounds,
         stayers=register.stayers,
         now=now,

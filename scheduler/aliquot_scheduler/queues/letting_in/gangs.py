@@ -29,7 +29,8 @@ from aliquot_scheduler.queues.judging.trial import Place, Scenery, is_plain, lai
 from aliquot_scheduler.queues.letting_in.room_to_come import RoomToCome
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import COMPUTE
-from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
+from aliquot_scheduler.queues.waiting.runs import Runs
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 # A round that has searched in vain so often is broken off; a search of a node takes as long as so many placements.
 _TRIES_OF_ONE = 50
@@ -44,17 +45,17 @@ class Placing:
         picture: Picture,
         cards: Cards,
         rooms: Rooms,
-        let_in: Mapping[GangKey, Iterable[str]],
+        runs: Runs,
         bounds: dict[str, Bounds],
         stayers: Stayers,
         now: float,
     ) -> None:
-        """`let_in` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
+        """`runs` is who of each gang is in, `bounds` where alone those may lie: new ones are added."""
         self._picture = picture
         self._cards = cards
         self._rooms = rooms
         self._now = now
-        self._let_in = let_in
+        self._runs = runs
         self._bounds = bounds
         self.to_come = RoomToCome(picture=picture, cards=cards, stayers=stayers, lay=self._laid)
         # Searches that found nothing.
@@ -186,7 +187,7 @@ class Placing:
 
     def _mates(self, candidate: Candidate) -> list[str]:
         gang = candidate.first.gang
-        return sorted(self._let_in.get(gang, ())) if gang else []
+        return sorted(self._runs.staying(gang)) if gang else []
 
     def _taken(self, candidate: Candidate) -> frozenset[str]:
         """The nodes of those of its group who are in."""

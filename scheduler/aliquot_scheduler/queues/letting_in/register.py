@@ -61,7 +61,7 @@ class Register:
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=self._planting.tree, forgetting=self.forgetting)
-        self.stale = StaleGangs(after=settings.stale_gang, runs=self.books.runs)
+        self.stale = StaleGangs(after=settings.stale_gang, runs=self.books.runs, musters=self.hall.musters)
         self.making_room = MakingRoom(
             picture=picture,
             planting=self._planting,
@@ -282,6 +282,12 @@ class Register:
         self.inside.bound[waiter.uid] = waiter
         if resized:
             self.books.put(waiter, self.enrolment.charge(waiter))
+        self._may_go(waiter)
+
+    def _may_go(self, waiter: Waiter) -> None:
+        """Of one that is on its way out the gang lacks somebody from then on, though it holds its card still."""
+        if waiter.is_going and self.books.goes(waiter):
+            self.gang_changed(waiter)
 
     def _read(self, pod: Pod) -> Waiter | None:
         """A pod as one that waits, behind its user's others if it has lost turns."""
@@ -301,6 +307,7 @@ class Register:
         """Where it may lie is looked at again at its binding; by another right than it came in by, it waits again."""
         if self.inside.came_by_the_same_right(pod):
             self.inside.changed(pod)
+            self._may_go(self.inside.coming[pod.metadata.uid])
             return
         self.release(pod.metadata.uid)
         self.take_as_waiting(pod)

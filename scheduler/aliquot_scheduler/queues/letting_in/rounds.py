@@ -101,7 +101,7 @@ class Rounds:
             picture=self._picture,
             cards=register.cards,
             rooms=rooms,
-            let_in=books.let_in,
+            runs=books.runs,
             bounds=register.inside.bounds,
             stayers=register.stayers,
             now=now,

@@ -42,7 +42,7 @@ from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Order
 from aliquot_scheduler.queues.waiting.showings import Showings
 from aliquot_scheduler.queues.waiting.users import Whose
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, of_each_user, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, of_each_user, summed
 
 MOST_SHOWN = 100
 
@@ -147,7 +147,7 @@ class Showing:
         if waiter.group is None:
             return Candidate(members=(waiter,), amounts=waiter.amounts)
         mates = [one for one in self._hall.lines[waiter.queue].mates(waiter) if self._is_out_already(one)]
-        needed = still_needed(mates[0], let_in=self._books.let_in) if mates else 1
+        needed = self._books.runs.still_needed(mates[0]) if mates else 1
         if len(mates) < needed:
             return None
         members = tuple(mates[:needed])
@@ -194,7 +194,7 @@ class Showing:
 
     def _heads(self, queue: str, line: Line, user: str) -> Sequence[Candidate]:
         """A user's candidates; the same objects as long as nobody else is shown of them."""
-        heads = line.heads(user, let_in=self._books.let_in)
+        heads = line.heads(user, runs=self._books.runs)
         if not self._apart.together:
             return heads
         if (queue, user) not in self._others or self._others[queue, user][0] is not heads:

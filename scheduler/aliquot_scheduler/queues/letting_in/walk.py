@@ -81,7 +81,7 @@ class Walk:
     ) -> None:
         """`head_of` is told the first of each line that is passed over."""
         self._ledger: Ledger = books.ledger
-        self._let_in = books.let_in
+        self._runs = books.runs
         self._hall = hall
         self._cards = cards
         self._shares = shares
@@ -148,7 +148,7 @@ class Walk:
         for user in self._users(queue, line):
             if able is not None and user not in able and queue in self._headed:
                 continue
-            heads = line.heads(user, let_in=self._let_in)
+            heads = line.heads(user, runs=self._runs)
             before, start = self._reached.get((queue, user), (heads, 0))
             number = self._first_able(queue, user, heads, start if before is heads else 0, full=full)
             # All before this one were passed over, as long as it is the same list.
@@ -168,7 +168,7 @@ class Walk:
         """Whether all of a line are over a limit; as more comes in they stay so."""
         if not self._watched.has_patience(queue):
             return False
-        least = line.least(let_in=self._let_in)
+        least = line.least(runs=self._runs)
         return self._ledger.over(queue, least if self._is_plain(queue) else self._whatever_the_card(least)) is not None
 
     def _is_plain(self, queue: str) -> bool:
@@ -187,7 +187,7 @@ class Walk:
         """All of a line are passed over."""
         if queue not in self._headed:
             users = self._users(queue, line)
-            self._note_head(queue, chain.from_iterable(line.heads(user, let_in=self._let_in) for user in users))
+            self._note_head(queue, chain.from_iterable(line.heads(user, runs=self._runs) for user in users))
 
     def _users(self, queue: str, line: Line) -> Sequence[str]:
         users = line.users()

@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 # Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
 _COMES = 60.0
@@ -63,7 +63,7 @@ class MakingRoom:
         """
         nodes = self._books.ledger.tree.nodes
         # Who was in when it was decided may have ended: its group would run with fewer than its minimum.
-        if still_needed(clearing.candidate.first, let_in=self._books.let_in) > len(clearing.places):
+        if self._books.runs.still_needed(clearing.candidate.first) > len(clearing.places):
             return "more of its group have to come in at once by now"
         for place in clearing.places:
             waiter = self._hall.resting(place.waiter.uid)

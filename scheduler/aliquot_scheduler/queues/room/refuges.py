@@ -21,7 +21,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Place, has_room
-from aliquot_scheduler.queues.waiting.runs import controller
+from aliquot_scheduler.queues.waiting.makers import controller
 from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter
 
 

@@ -35,7 +35,7 @@ from aliquot_scheduler.queues.telling.why import (
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
 
 class Gist(NamedTuple):
@@ -219,6 +219,6 @@ class _Leader:
         return Wording(ledger=self.books.ledger, stock=cards.stock(), promised=promised, away=cards.away())
 
     def _candidate(self, waiter: Waiter) -> Candidate:
-        together = still_needed(waiter, let_in=self.books.let_in)
+        together = self.books.runs.still_needed(waiter)
         members = tuple(self.mates(waiter, together)) if together > 1 else (waiter,)
         return Candidate(members=members, amounts=summed(members))

@@ -15,7 +15,7 @@ from aliquot_scheduler.queues.said.tree import ROOT, Tree
 from aliquot_scheduler.queues.said.units import spoken
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.showings import MINUTE, Said
-from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, summed
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Shown:
         if (gang := waiter.gang) is None:
             return (waiter,)
         mates = self._mates(gang, waiter)
-        needed = still_needed(waiter, let_in=self._books.let_in)
+        needed = self._books.runs.still_needed(waiter)
         return mates[:needed] if len(mates) >= needed else ()
 
     def _mates(self, gang: GangKey, waiter: Waiter) -> Sequence[Waiter]:

@@ -39,7 +39,7 @@ from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.order import Shares
 from aliquot_scheduler.queues.waiting.showings import Showing, read, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import UsualWait, usual_wait
 from aliquot_scheduler.rules.judging import NO_RULES
 from aliquot_scheduler.rules.judging import Rules as OwnRules
@@ -260,7 +260,7 @@ class Standing:
 
     def candidate(self, waiter: Waiter) -> Candidate:
         """Who is let in together with a pod, or not at all."""
-        together, line = still_needed(waiter, let_in=self.books.let_in), self._hall.lines.get(waiter.queue)
+        together, line = self.books.runs.still_needed(waiter), self._hall.lines.get(waiter.queue)
         mates = line.mates(waiter)[:together] if line and together > 1 else []
         members = tuple(mates or [waiter])
         return Candidate(members=members, amounts=summed(members))

@@ -37,7 +37,7 @@ def succession(*, books: Books, hall: Hall, enrolment: Enrolment, now: float) ->
 def _first(queue: str, shares: Shares, *, books: Books, hall: Hall) -> Candidate | None:
     line = hall.lines.get(queue)
     for user in shares.in_order(queue, line.users()) if line else ():
-        for head in line.heads(user, let_in=books.let_in) if line else ():
+        for head in line.heads(user, runs=books.runs) if line else ():
             if not hall.is_never(head.first):
                 return head
     return None

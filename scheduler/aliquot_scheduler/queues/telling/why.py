@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.showings import Showing
-from aliquot_scheduler.queues.waiting.waiter import Waiter, still_needed
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 NO_NODE_CAME = "NoNodeCame"
 TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"
@@ -140,7 +140,7 @@ def why(waiter: Waiter, knows: Knowledge) -> Why:
 
 
 def _of_a_candidate(waiter: Waiter, knows: Knowledge) -> Why:
-    refusal, together = knows.refusal(waiter), still_needed(waiter, let_in=knows.books.let_in)
+    refusal, together = knows.refusal(waiter), knows.books.runs.still_needed(waiter)
     if found := knows.passed(waiter) if refusal is None or refusal.cause is Cause.CARDS else None:
         return found
     if refusal is None:

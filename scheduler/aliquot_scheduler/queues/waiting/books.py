@@ -78,6 +78,12 @@ class Books:
             self.users.hold(who, [-part if back else part for part in charge.amounts[:_WIDTH]])
         self.ledger.set_apart(charges.values(), asks, back=back)
 
+    def goes(self, waiter: Waiter) -> bool:
+        """One that is in is on the way out: it is charged, and nobody's mate; whether that is new."""
+        known = waiter.gang is not None and waiter.uid in self.runs.staying(waiter.gang)
+        self.runs.leave(waiter)
+        return known
+
     def release(self, uid: str) -> Waiter | None:
         """Charge a pod with nothing; who it was, if it was charged."""
         waiter = self._put_down(uid, self.ledger.of(uid))
@@ -86,11 +92,21 @@ class Books:
         return waiter
 
     def said_by_those_in(self, gang: GangKey) -> Counter[tuple[int, int]]:
-        """How many of a gang's group are in who say which size and minimum of it, whatever run they are of."""
+        """How many of a user's group are in who say which size and minimum of it, whatever run they are of."""
         said = Counter[tuple[int, int]]()
         for one in self._gangs.get(gang[:2], ()):
-            said[one[2:4]] += len(self.let_in[one])
+            if one[4] == gang[4]:
+                said[one[2:4]] += len(self.let_in[one])
         return said
+
+    def of_other_users(self, gang: GangKey) -> int:
+        """How many are in of the same name who are not this user's."""
+        return sum(len(self.let_in[one]) for one in self._gangs.get(gang[:2], ()) if one[4] != gang[4])
+
+    def going(self, gang: GangKey) -> int:
+        """How many of a gang are in who are on the way out, of whichever run they are."""
+        those_in = sum(len(self.let_in[one]) for one in self._gangs.get(gang[:2], ()) if one[:5] == gang[:5])
+        return those_in - self.runs.staying_in_others(gang) - len(self.runs.staying(gang))
 
     def keep_idle(self, idle: Mapping[str, tuple[Whose, tuple[int, int]]], *, now: float) -> None:
         """So much stands idle for heads from now on: nobody else can use it, so it counts in usage as if they did."""

@@ -17,10 +17,11 @@ from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
 from aliquot_scheduler.queues.waiting.line import Line
+from aliquot_scheduler.queues.waiting.makers import Makers, maker_of
 from aliquot_scheduler.queues.waiting.musters import Musters
 from aliquot_scheduler.queues.waiting.runs import Said, Ways
 from aliquot_scheduler.queues.waiting.vain import InVain
-from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by, still_needed
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]
@@ -47,6 +48,8 @@ class Hall:
         self._resting: dict[str, tuple[Waiter, float]] = {}
         # Where pods of gangs wait, whether or not they stand in line.
         self.musters = Musters()
+        # Who makes those of gangs that stand in line.
+        self._makers = Makers()
         # By group, where its pods went that wait when that was last looked at.
         self._ways: dict[Said, Ways] = {}
         self._alarms: list[tuple[float, str]] = []
@@ -60,14 +63,18 @@ class Hall:
     def join(self, waiter: Waiter, *, why_never: str, books: Books) -> None:
         """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
         self.leave(waiter.uid, books=books)
-        self.musters.come(waiter)
+        self.musters.come(waiter, stands=not why_never)
         if why_never:
             self._nowhere[waiter.uid] = waiter, why_never
             return
-        waiter = books.runs.sorted_in(waiter)
-        self.lines.setdefault(waiter.queue, Line()).add(waiter)
+        changes = self._makers.come(waiter)
+        waiter = self._sorted_in(waiter, books=books)
+        line = self.lines.setdefault(waiter.queue, Line())
+        line.add(waiter)
         self._in_line[waiter.uid] = waiter.queue
         self._tell(waiter, books=books)
+        if changes:
+            self._sort_made_alike(line, waiter, books=books)
 
     def rest(self, waiter: Waiter, *, until: float, books: Books) -> None:
         """Wait apart until then."""
@@ -96,6 +103,8 @@ class Hall:
         waiter = self.lines[queue].remove(uid) if queue is not None else None
         if waiter and queue is not None:
             self._tell(waiter, books=books)
+            if self._makers.go(waiter):
+                self._sort_made_alike(self.lines[queue], waiter, books=books)
             if not len(self.lines[queue]):
                 del self.lines[queue]
         return waiter
@@ -128,7 +137,7 @@ class Hall:
         for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
             line = self.lines[queue]
             for first in line.firsts_of(gang):
-                if line.gathered(first) < still_needed(first, let_in=books.let_in):
+                if line.gathered(first) < books.runs.still_needed(first):
                     yield from line.mates(first)
 
     def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
@@ -136,7 +145,7 @@ class Hall:
         for queue, user, gang in self._starting:
             if books.ledger.guaranteed(queue):
                 mates = self.lines[queue].mates_of(user, gang)
-                yield mates[: still_needed(mates[0], let_in=books.let_in)]
+                yield mates[: books.runs.still_needed(mates[0])]
 
     def ask_anew(self, gang: GangKey, *, books: Books) -> None:
         """What this gang asks may be something else by now."""
@@ -149,7 +158,7 @@ class Hall:
 
     def _sort_anew(self, gang: GangKey, *, books: Books) -> None:
         """Whoever waits of its group may go with another run now."""
-        said, spots = gang[:4], self.musters.of(gang)
+        said, spots = gang[:5], self.musters.of(gang)
         if not spots:
             # Who comes later goes by what is then.
             self._ways.pop(said, None)
@@ -158,13 +167,23 @@ class Hall:
         if before == ways:
             return
         self._ways[said] = ways
-        runs = {"", gang[4], *(run for run, _ in (*(before or ()), *ways))}
+        runs = {"", gang[5]}.union(*({run, *makers} for run, makers in (*(before or ()), *ways)))
         for queue in sorted({spot.queue for spot in spots} & self.lines.keys()):
             self._sort_line(self.lines[queue], self.lines[queue].of_runs(gang, runs), books=books)
 
+    def _sort_made_alike(self, line: Line, waiter: Waiter, *, books: Books) -> None:
+        """Its maker has all that the group needs from now on, or not any more."""
+        gang, maker = waiter.gang, maker_of(waiter.pod)
+        if gang is not None:
+            of_either = line.of_runs(gang, {"", maker})
+            self._sort_line(line, [one for one in of_either if maker_of(one.pod) == maker], books=books)
+
+    def _sorted_in(self, waiter: Waiter, *, books: Books) -> Waiter:
+        return books.runs.sorted_in(waiter, alone=self._makers.alone(waiter))
+
     def _sort_line(self, line: Line, waiting: Sequence[Waiter], *, books: Books) -> None:
         """Each that goes with another run stands in another row; each row asks once."""
-        moved = [(old, new) for old in waiting if (new := books.runs.sorted_in(old)) is not old]
+        moved = [(old, new) for old in waiting if (new := self._sorted_in(old, books=books)) is not old]
         for old, new in moved:
             line.remove(old.uid)
             line.add(new)
@@ -204,7 +223,7 @@ class Hall:
         # A held queue lets nobody in, so nothing is held back for it.
         if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
             return []
-        needed = still_needed(mates[0], let_in=books.let_in)
+        needed = books.runs.still_needed(mates[0])
         if len(mates) < needed:
             return []
         if mates[0].group and (why := self._why_never(mates[:needed])):
@@ -268,6 +287,7 @@ class Hall:
         everybody = list(self)
         self.lines.clear()
         self._in_line.clear()
+        self._makers.clear()
         self._asking.clear()
         self._starting.clear()
         self._never.clear()

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
-from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Place, Waiter, still_needed, summed
+from aliquot_scheduler.queues.waiting.runs import Runs
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Place, Waiter, summed
 
 
 class Heads(list[Candidate]):
@@ -121,7 +122,7 @@ class Line:
 
     def of_runs(self, gang: GangKey, runs: Iterable[str]) -> list[Waiter]:
         """All who stand here of these runs of a gang's group."""
-        keys = [(*gang[:4], run) for run in runs]
+        keys = [(*gang[:5], run) for run in runs]
         rows = [rows[key] for rows in self._rows.values() for key in keys if key in rows]
         return [self._waiters[uid] for row in rows for _, uid in row]
 
@@ -143,27 +144,27 @@ class Line:
         self._least = None
         self._firsts.pop((waiter.user, _row(waiter)), None)
 
-    def heads(self, user: str, *, let_in: dict[GangKey, set[str]]) -> Heads:
-        """The first of each shape and each gang that has its minimum, in their order; `let_in` is by gang."""
+    def heads(self, user: str, *, runs: Runs) -> Heads:
+        """The first of each shape and each gang that has its minimum, in their order."""
         if user in self.closed:
-            return self._heads_again(user, self._all_heads(user, let_in))
-        return self._all_heads(user, let_in)
+            return self._heads_again(user, self._all_heads(user, runs))
+        return self._all_heads(user, runs)
 
     def without(self, heads: Heads, uids: AbstractSet[str]) -> list[Candidate]:
         """One user's heads, as if these, who are of no group, did not wait."""
         nexts = (head if head.first.uid not in uids else self._next(head.first, uids) for head in heads)
         return sorted(filter(None, nexts), key=lambda one: one.first.place)
 
-    def least(self, *, let_in: dict[GangKey, set[str]]) -> Vector:
+    def least(self, *, runs: Runs) -> Vector:
         """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
         if self._least is None:
-            least = [heads.least for user in self._rows if (heads := self._all_heads(user, let_in))]
+            least = [heads.least for user in self._rows if (heads := self._all_heads(user, runs))]
             self._least = tuple(map(min, zip(*least, strict=True)))
         return self._least
 
-    def _all_heads(self, user: str, let_in: dict[GangKey, set[str]]) -> Heads:
+    def _all_heads(self, user: str, runs: Runs) -> Heads:
         if user not in self._heads:
-            found = [self._first(user, key, row, let_in) for key, row in self._rows.get(user, {}).items()]
+            found = [self._first(user, key, row, runs) for key, row in self._rows.get(user, {}).items()]
             self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
         return self._heads[user]
 
@@ -192,15 +193,13 @@ class Line:
         if not askers:
             del self._askers[waiter.number]
 
-    def _first(
-        self, user: str, key: Any, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]
-    ) -> Candidate | None:
+    def _first(self, user: str, key: Any, row: list[tuple[Place, str]], runs: Runs) -> Candidate | None:
         if (user, key) not in self._firsts:
-            self._firsts[user, key] = self._head(row, let_in)
+            self._firsts[user, key] = self._head(row, runs)
         return self._firsts[user, key]
 
-    def _head(self, row: list[tuple[Place, str]], let_in: dict[GangKey, set[str]]) -> Candidate | None:
-        needed = still_needed(self._waiters[row[0][1]], let_in=let_in)
+    def _head(self, row: list[tuple[Place, str]], runs: Runs) -> Candidate | None:
+        needed = runs.still_needed(self._waiters[row[0][1]])
         if len(row) < needed:
             return None
         members = tuple(self._waiters[uid] for _, uid in row[:needed])

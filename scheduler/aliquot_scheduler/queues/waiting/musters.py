@@ -19,6 +19,8 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     size: int
     minimum: int
+    # In a line, or elsewhere.
+    stands: bool
 
 
 class Musters:
@@ -32,13 +34,13 @@ class Musters:
         """How many of one group there are, wherever and however they wait, and whether or not they agree with it."""
         return self._groups.get(gang[:2], Counter())
 
-    def come(self, waiter: Waiter) -> None:
+    def come(self, waiter: Waiter, *, stands: bool = False) -> None:
         """A pod waits; who was counted before is counted as it is now."""
         self.go(waiter.uid)
         if waiter.group is None or waiter.gang is None:
             return
         group = waiter.group
-        spot = Spot(queue=waiter.queue, user=waiter.user, size=group.size, minimum=group.minimum)
+        spot = Spot(queue=waiter.queue, user=waiter.user, size=group.size, minimum=group.minimum, stands=stands)
         named = waiter.gang[:2]
         self._where[waiter.uid] = named, spot
         self._groups.setdefault(named, Counter())[spot] += 1

@@ -1,36 +1,35 @@
 """Runs of a group: a CronJob gives each of its runs the same group, and each starts as a whole or not at all.
 
-| a group of which all pods start together (`group-min` is `group-size`) | a pod of it that waits goes with |
-|---|---|
-| and were made by one: a run of their own | that run, if the same one makes it, else of none that is in |
-| and were made by several, or by nobody | whoever is in of no run of its own |
+| a run that begins | it is called | who waits goes with it |
+|---|---|---|
+| with pods of one who makes as many as the group has (`makers.py`) | by its first pod | whom the same one makes |
+| with others: of several who make them, or of nobody | nothing | whoever goes with no other |
 
-Of any other group nobody can tell which pods belong together, so all of them do. A run has its name from the first of
-its pods that are let in; it is written on each of them, so that whoever leads next knows it.
+Of the second nobody can tell which pods belong together, so all of them do. A run's name is written on each of its
+pods, so that whoever leads next knows it. Whoever is on the way out holds its cards and is of no run any more: those
+who come in the place of all of them start together, too.
 
-What must always hold: a run is known exactly as long as one of its pods is in.
+What must always hold: a run is known exactly as long as one of its pods is in and stays.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from aliquot_core.objects import OwnerReference, Pod
+from aliquot_scheduler.queues.waiting.makers import maker_of
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
-# A group, with the size and the minimum that is said of it.
-Said = tuple[str, str, int, int]
+# A group of one user's, with the size and the minimum that is said of it.
+Said = tuple[str, str, int, int, str]
 # What tells where those who wait go: who makes the pods of each run.
 Ways = tuple[tuple[str, frozenset[str]], ...]
 
-# A Deployment's pods say so of the ReplicaSet that makes them.
-_HASH = "pod-template-hash"
-
 
 class Runs:
-    """Who of each run is in."""
+    """Who of each run is in, and stays."""
 
     def __init__(self) -> None:
         # By group and run, who makes each of its pods.
@@ -38,62 +37,66 @@ class Runs:
 
     def enter(self, waiter: Waiter) -> None:
         """One of a group is in."""
-        if gang := waiter.gang:
-            runs = self._begun.setdefault(gang[:4], {})
+        if (gang := waiter.gang) and not waiter.is_going:
+            runs = self._begun.setdefault(gang[:5], {})
             runs.setdefault(waiter.run, {})[waiter.uid] = maker_of(waiter.pod)
 
     def leave(self, waiter: Waiter) -> None:
-        """It is not any more."""
-        if (gang := waiter.gang) is None:
+        """It is not any more, or is on the way out."""
+        gang = waiter.gang
+        if gang is None or waiter.uid not in self.staying(gang):
             return
-        runs = self._begun[gang[:4]]
+        runs = self._begun[gang[:5]]
         del runs[waiter.run][waiter.uid]
         if not runs[waiter.run]:
             del runs[waiter.run]
         if not runs:
-            del self._begun[gang[:4]]
+            del self._begun[gang[:5]]
 
-    def names(self, gang: GangKey) -> Collection[str]:
-        """The runs of a group that are in; the one without a name is of those who are in none of their own."""
-        return self._begun.get(gang[:4], {}).keys()
+    def staying(self, gang: GangKey) -> Collection[str]:
+        """Who of a run is in and stays (UIDs)."""
+        return self._begun.get(gang[:5], {}).get(gang[5], {}).keys()
+
+    def makers(self, gang: GangKey) -> Counter[str]:
+        """Of how many who are in and stay of a run each is the maker."""
+        return Counter(self._begun.get(gang[:5], {}).get(gang[5], {}).values())
+
+    def staying_in_others(self, gang: GangKey) -> int:
+        """How many are in and stay of its group's other runs."""
+        return sum(len(pods) for run, pods in self._begun.get(gang[:5], {}).items() if run != gang[5])
+
+    def still_needed(self, waiter: Waiter) -> int:
+        """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
+        if waiter.group is None or waiter.gang is None:
+            return 1
+        return max(1, waiter.group.minimum - len(self.staying(waiter.gang)))
 
     def ways(self, gang: GangKey) -> Ways:
         """As long as this is the same, whoever waits of the group goes with the same run."""
-        runs = self._begun.get(gang[:4], {})
+        runs = self._begun.get(gang[:5], {})
         return tuple((run, frozenset(runs[run].values())) for run in sorted(runs))
 
-    def sorted_in(self, waiter: Waiter) -> Waiter:
-        """One that waits, with the run that it goes with."""
-        run = self._run_of(waiter)
+    def sorted_in(self, waiter: Waiter, *, alone: str = "") -> Waiter:
+        """One that waits, with the run that it goes with; `alone` is the one who makes it, who needs nobody else."""
+        found = self._run_of(waiter)
+        run = alone if found is None else found
         return waiter if run == waiter.run else msgspec.structs.replace(waiter, run=run)
 
     def begun_by(self, members: Sequence[Waiter]) -> Sequence[Waiter]:
         """These are let in together: if that begins a run of its own, it is named now."""
         first = members[0]
-        if first.group is None or first.gang is None or first.run or "" in self.names(first.gang):
+        if first.group is None or first.gang is None or self.staying(first.gang):
             return members
         makers = {maker_of(one.pod) for one in members}
-        is_whole = first.group.minimum == first.group.size == len(members)
+        is_whole = first.run in makers or len(members) == first.group.size
         if not is_whole or len(makers) > 1 or "" in makers:
             return members
         return [msgspec.structs.replace(one, run=first.uid) for one in members]
 
-    def _run_of(self, waiter: Waiter) -> str:
+    def _run_of(self, waiter: Waiter) -> str | None:
+        """Where another of the same maker is; None if that is nowhere."""
         gang = waiter.gang
-        if gang is None or gang[:4] not in self._begun or not (maker := maker_of(waiter.pod)):
-            return ""
-        runs = self._begun[gang[:4]]
-        return next((run for run in sorted(runs) if run and maker in runs[run].values()), "")
-
-
-def controller(pod: Pod) -> OwnerReference | None:
-    """Whoever makes another when this one is gone, if anybody does."""
-    return next((one for one in pod.metadata.owner_references if one.controller), None)
-
-
-def maker_of(pod: Pod) -> str:
-    """Who makes it; of a Deployment's pods that is the Deployment, whichever of its ReplicaSets made them."""
-    if (owner := controller(pod)) is None:
-        return ""
-    end = f"-{pod.metadata.labels.get(_HASH, '')}"
-    return owner.name.removesuffix(end) if owner.kind == "ReplicaSet" and _HASH in pod.metadata.labels else owner.uid
+        if gang is None or gang[:5] not in self._begun or not (maker := maker_of(waiter.pod)):
+            return None
+        found = [run for run, makers in self._begun[gang[:5]].items() if maker in makers.values()]
+        return min(found, key=lambda run: (not run, run), default=None)

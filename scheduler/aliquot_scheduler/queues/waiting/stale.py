@@ -2,8 +2,9 @@
 
 A member may lose its turn (its CPU is nowhere free), or fail while others run. Those that are in hold their cards for
 nothing meanwhile, and two such gangs may hold what the other lacks. So after a while all of them are sent back, and the
-gang waits as a whole. Whoever has lost nobody is left alone: of a gang that one member has finished, or whose members
-were deleted before we led, nothing says that it can't go on.
+gang waits as a whole; and so are some of a run that is torn between makers (`torn.py`). Whoever has lost nobody is left
+alone: of a gang that one member has finished, or whose members were deleted before we led, nothing says that it can't
+go on.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aliquot_core.objects import Pod
+from aliquot_scheduler.queues.waiting.makers import maker_of
+from aliquot_scheduler.queues.waiting.musters import Musters
 from aliquot_scheduler.queues.waiting.runs import Runs
+from aliquot_scheduler.queues.waiting.torn import of_several, who_gives_way
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 
 class StaleGangs:
     """Which gangs lack members, and since when."""
 
-    def __init__(self, *, after: float, runs: Runs) -> None:
+    def __init__(self, *, after: float, runs: Runs, musters: Musters) -> None:
         self._after = after
+        self._musters = musters
         self._runs = runs
         self._since: dict[GangKey, float] = {}
         self._done: dict[GangKey, set[str]] = {}
@@ -47,26 +52,30 @@ class StaleGangs:
         waiting: Iterable[Waiter],
         now: float,
     ) -> list[Pod]:
-        """Who is to be sent back: all bound members of gangs that have lacked others for too long."""
+        """Who is to be sent back: the bound members of gangs that have lacked others, or are torn, for too long."""
         gangs = {gang: sorted(uids) for gang, uids in let_in.items()}
         lacking = {gang for gang, uids in gangs.items() if self._lacks(gang, uids, bound)}
+        several = of_several((gang for gang in gangs if self._musters.of(gang)), runs=self._runs)
         # Seldom anybody lacks, and thousands may wait.
-        waiting = [self._runs.sorted_in(waiter) for waiter in waiting if waiter.group] if lacking else []
-        if lacking:
-            lacking &= self._lost_one | {waiter.gang for waiter in waiting}
-        for gang in lacking - self._since.keys():
-            self._since[gang] = now
-        for gang in self._since.keys() - lacking:
-            del self._since[gang]
+        waiting = self._sorted_in(waiting) if lacking or several else []
+        lacking &= self._lost_one | {waiter.gang for waiter in waiting}
+        give_way = who_gives_way(several, runs=self._runs, waiting=waiting)
         self._forget(gangs.keys(), lacking)
-        late = sorted(gang for gang, since in self._since.items() if now - since >= self._after)
-        if not late:
-            return []
+        late = self._late(lacking | give_way.keys(), now=now)
         members = [(gang, bound[uid]) for gang in late for uid in gangs[gang] if uid in bound]
+        members = [(gang, one) for gang, one in members if gang in lacking or maker_of(one.pod) in give_way[gang]]
         # Whom others had to leave for, and who is never evicted, waits for them where it is.
-        mixed = self._mixed | {gang for gang in map(_yielding, (*waiting, *bound.values())) if gang}
+        mixed = self._mixed | {gang for gang in map(_yielding, (*waiting, *bound.values())) if gang} if late else set()
         sent_back = [one.pod for gang, one in members if gang not in mixed or not one.shape.firm]
         return [pod for pod in sent_back if not pod.metadata.deletion_timestamp]
+
+    def _late(self, gangs: set[GangKey], *, now: float) -> list[GangKey]:
+        """Of these, which can't go on for so long that they are sent back."""
+        self._since = {gang: self._since.get(gang, now) for gang in gangs}
+        return sorted(gang for gang, since in self._since.items() if now - since >= self._after)
+
+    def _sorted_in(self, waiting: Iterable[Waiter]) -> list[Waiter]:
+        return [one if one.run else self._runs.sorted_in(one) for one in waiting if one.group]
 
     def _lacks(self, gang: GangKey, uids: Iterable[str], bound: Mapping[str, Waiter]) -> bool:
         there = list(uids)

@@ -8,7 +8,7 @@ pods gives it its place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +27,9 @@ from aliquot_scheduler.queues.waiting.users import Whose
 Place = tuple[int, int, str, str, str, str]
 # Namespace and name of a group.
 GroupKey = tuple[str, str]
-# The same with the size and the minimum that a pod of it says, and its run (`runs.py`): only who agrees is of one gang.
-GangKey = tuple[str, str, int, int, str]
+# The same with the size and the minimum that a pod of it says, whose it is, and its run (`runs.py`): only who agrees in
+# all of it is of one gang.
+GangKey = tuple[str, str, int, int, str, str]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,11 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod.metadata.uid
 
     @property
+    def is_going(self) -> bool:
+        """Whether it is on the way out."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
     def place(self) -> Place:
         """Its place among those of the same user."""
         meta = self.pod.metadata
@@ -88,8 +94,9 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gang(self) -> GangKey | None:
         """Which group it is in, as it has it."""
-        group = self.group
-        return (self.pod.metadata.namespace, group.name, group.size, group.minimum, self.run) if group else None
+        if (group := self.group) is None:
+            return None
+        return self.pod.metadata.namespace, group.name, group.size, group.minimum, self.user, self.run
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -162,10 +169,3 @@ def firm_part(waiters: Iterable[Waiter]) -> Vector:
     """What those of them ask together who are never to be evicted; empty if nobody is."""
     firm = [one for one in waiters if one.shape.firm]
     return summed(firm) if firm else ()
-
-
-def still_needed(waiter: Waiter, *, let_in: Mapping[GangKey, Collection[str]]) -> int:
-    """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
-    if waiter.group is None or waiter.gang is None:
-        return 1
-    return max(1, waiter.group.minimum - len(let_in.get(waiter.gang, ())))
