@@ -58,6 +58,13 @@ class ReclaimStage(Stage):
         owner = OwnerReference(kind="Job", name=by, uid=by, controller=True)
         self.see(replace(pod, metadata=replace(pod.metadata, owner_references=[owner])))
 
+    def unpin(self, uid: str) -> None:
+        """One that was let in on a GPU of its choice might lie on any, and had lain there by chance."""
+        pod = self.pods[uid]
+        notes = {key: text for key, text in pod.metadata.annotations.items() if key != NAMES.gpu_uuid}
+        self.gone(uid)
+        self.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+
     def consolidate(self, *, budgets: Sequence[Budget] = (), after: float = 0.0) -> list[str]:
         """Decide who is moved; nobody is asked yet. Who that is, as far as it is not told before."""
         self.now += after

@@ -12,7 +12,7 @@ the way out and who waits, and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from aliquot_core.objects import Pod
 from aliquot_kube.errors import NotFoundError
@@ -66,6 +66,8 @@ class Evictor:
         self._unanswered: frozenset[str] = frozenset()
         # Who was to be gone by now, and is known to be there still.
         self._overdue = frozenset[str]()
+        # Who was told that it stays on a degraded GPU, and why.
+        self._staying: Mapping[str, str] = {}
         # How many were asked to go for others, how many of such against their budgets, how many were kept, and how many
         # were asked to lie elsewhere.
         self.evicted = 0
@@ -87,6 +89,7 @@ class Evictor:
                 await self._moved.write()
                 await self._ask_all()
                 self._tell_of_overdue()
+                self._tell_who_stays()
             except NOT_WRITTEN as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})
 
@@ -178,6 +181,15 @@ class Evictor:
             self._events.tell(pod, notice, action="Evicting", warning=True)
             log.warning("a pod that was asked to go is there still", extra={"pod": pod.key, "why": notice.message})
         self._overdue = frozenset(late)
+
+    def _tell_who_stays(self) -> None:
+        """On a degraded GPU: once for each reason."""
+        bound, staying = self._turns.register.inside.bound, self._consolidation.staying
+        for uid in sorted(staying.keys() & bound.keys()):
+            if self._staying.get(uid) != staying[uid]:
+                message = f"its GPU is degraded, and it stays there: {staying[uid]}"
+                self._events.tell(bound[uid].pod, Notice(reason="StaysThere", message=message), action="Evicting")
+        self._staying = staying
 
 
 def _still_there(pod: Pod) -> Notice:

@@ -1,7 +1,8 @@
-"""Where room is kept for those who come in the place of pods that go off a degraded GPU, for the next leader.
+"""Where room is kept for those who come in the place of pods that go for nobody who waits, for the next leader.
 
-They go for nobody, so there is no pod that waits and could say it (`room_writer.py`); they themselves are gone when
-those come. Written before anybody of them is asked to go, and again when room is kept no more.
+They go off a degraded GPU, or off what is to stand empty, so there is no pod that waits and could say it
+(`room_writer.py`); they themselves are gone when those come. Written before anybody of them is asked to go, and again
+when room is kept no more.
 """
 
 from __future__ import annotations

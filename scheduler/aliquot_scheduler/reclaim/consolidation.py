@@ -1,7 +1,7 @@
 """Moves pods where the operator lets it be done (`queues.moves_per_hour`), and where it pays.
 
 For whom: somebody whom the queues would let in, who finds no card free in one piece though there is enough in several;
-and whoever lies on a degraded GPU. It pays once the one that waits has waited for as much (percent of GPU times
+or for nobody who waits (`draining.py`). It pays once the one that waits has waited for as much (percent of GPU times
 seconds) as is lost by the moves: so no more is ever lost than was waited for already.
 
 Who is moved: pods that may be sent away at all (`residents.py`), that somebody makes anew, that are in no group and
@@ -12,7 +12,7 @@ follow each other quickly move no more than one would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -27,6 +27,7 @@ from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.queues.waiting.waiter import Candidate
+from aliquot_scheduler.reclaim.draining import Draining, takes_again
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim
@@ -75,43 +76,51 @@ class Consolidation:
         self._queues = queues
         self._picture = picture
         self._reclaim = reclaim
-        self._per_hour = per_hour
         self._allowance = Allowance(per_hour=per_hour)
+        self._draining = Draining(queues=queues, picture=picture)
         # Who is not looked at again until then (UIDs); and by shape: whoever wants it has to have waited for as much.
         self._vain: dict[str, float] = {}
         self._prices: dict[int, _Price] = {}
 
     def anybody(self, *, now: float) -> bool:
         """Whether there may be somebody to move."""
-        register = self._queues.register
-        if not self._per_hour or not self._allowance.at(now) or register.books.ledger.tree.queueless:
-            return False
-        if len(register.clearings) or len(register.refuges):
+        register, allowed = self._queues.register, self._allowance.at(now)
+        if register.books.ledger.tree.queueless or len(register.clearings) or len(register.refuges):
             return False
         self._vain = {uid: until for uid, until in self._vain.items() if until > now}
         self._prices = {number: price for number, price in self._prices.items() if price.until > now}
-        return bool(self._picture.grid.degraded.any()) or any(True for _ in self._queues_that_wait(now))
+        if self._draining.anything(now=now, allowed=allowed):
+            return True
+        return allowed > 0 and any(True for _ in self._queues_that_wait(now))
+
+    @property
+    def staying(self) -> Mapping[str, str]:
+        """Who lies on a degraded GPU and stays there (UIDs), and why."""
+        return self._draining.staying
 
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
-        """Decide for one that waits, or else for those on degraded GPUs; what is decided stands in the register."""
+        """Decide for one that waits, or else for nobody who does; what is decided stands in the register."""
         register = self._queues.register
-        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
-        mover = Mover(picture=self._picture, cards=register.cards, residents=residents)
-        clearing = self._for_one_that_waits(mover, residents, now=now)
+        ledger = register.books.ledger
+        again = {queue for queue in ledger.tree.nodes if takes_again(queue, ledger=ledger)}
+
+        def may_go(one: Resident, ran: float) -> bool:
+            return one.queue in again and _may_be_moved(one, ran)
+
+        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=may_go)
+        allowed = self._allowance.at(now)
+        clearing = self._for_one_that_waits(residents, now=now) if allowed else None
         if clearing is not None:
             clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
             return [clearing]
-        moves = mover.off_degraded(most=self._allowance.at(now))
-        grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
-        until = now + grace + 2 * OVERDUE
-        register.refuges.open((move.to for move in moves), until=until, drains="its GPU is degraded")
-        self._allowance.used(len(moves))
+        self._allowance.used(self._draining.decide(residents, now=now, allowed=allowed))
         return []
 
-    def _for_one_that_waits(self, mover: Mover, residents: Residents, *, now: float) -> Clearing | None:
-        books = self._queues.books
-        rules = Rules(ledger=books.ledger, cards=self._queues.register.cards)
+    def _for_one_that_waits(self, residents: Residents, *, now: float) -> Clearing | None:
+        books, cards = self._queues.books, self._queues.register.cards
+        mover = Mover(picture=self._picture, cards=cards, residents=residents)
+        rules = Rules(ledger=books.ledger, cards=cards)
         for candidate in islice(self._candidates(now), _MOST_LOOKED_AT):
             self._vain[candidate.uid] = now + _COOLDOWN
             if rules.refusal(candidate) is not None:

@@ -11,7 +11,7 @@ degraded GPU; the same state gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -21,7 +21,7 @@ from aliquot_core.inventory import Health
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.room.clearings import Place
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.scene import Scene
@@ -63,12 +63,15 @@ class _AllOrNobody:
 class Mover:
     """One look at everything."""
 
-    def __init__(self, *, picture: Picture, cards: Cards, residents: Residents) -> None:
-        """`residents` are those who may be moved."""
+    def __init__(
+        self, *, picture: Picture, cards: Cards, residents: Residents, shut: Collection[GpuKey] = frozenset()
+    ) -> None:
+        """`residents` are those who may be moved, and to none of the GPUs of `shut`."""
         self._picture = picture
         self._cards = cards
         self._residents = residents
-        self._scene = Scene(picture=picture, leaving=residents.leaving.values(), only_healthy=True)
+        self._scene = Scene(picture=picture, leaving=residents.leaving.values(), only_healthy=True, shut=shut)
+        self._open = self._rows_but(shut)
         self._nobody = Residents([], gangs={}, leaving=residents.leaving.values())
         self._free = self._free_percent()
 
@@ -118,6 +121,16 @@ class Mover:
             self._scene.stays(move.who)
         return found
 
+    def all_of(self, there: Sequence[Resident]) -> tuple[Move, ...]:
+        """A place for each of these, in their order; nobody's if one has none."""
+        for one in there:
+            self._scene.goes(one)
+        moves = self._moves({one.uid: one for one in there}) or ()
+        for one in there:
+            self._scene.stays(one)
+        by_uid = {move.who.uid: move for move in moves}
+        return tuple(by_uid[one.uid] for one in there) if by_uid else ()
+
     def _moves(self, victims: Mapping[str, Resident]) -> tuple[Move, ...] | None:
         """A place for each, for which nobody goes; None if one has none. Nothing is supposed any more afterwards."""
         search = Search(scene=self._scene, residents=self._nobody, rights=_AllOrNobody(), known={})
@@ -136,8 +149,18 @@ class Mover:
         return int(grid.compute[there].sum()) + sum(leaving)
 
     def _able(self, waiter: Waiter) -> Bools:
-        able = self._cards.able(waiter.demand) & self._cards.ground.suits(waiter.shape.host)
+        able = self._cards.able(waiter.demand) & self._cards.ground.suits(waiter.shape.host) & self._open
         return self._cards.ruled.all_admitted([(waiter.pod, waiter.demand)], among=able & self._picture.grid.bindable)
+
+    def _rows_but(self, shut: Collection[GpuKey]) -> Bools:
+        """Nodes with GPUs that are not shut: of a thousand all but a few may be."""
+        grid = self._picture.grid
+        rooms = grid.open & ~grid.degraded
+        for node, gpu in shut:
+            known = self._picture.nodes[node]
+            if gpu in known.columns:
+                rooms[known.row, known.columns[gpu]] = False
+        return np.asarray(rooms.any(axis=1))
 
     def _is_degraded(self, one: Resident) -> bool:
         nodes = self._picture.nodes

@@ -186,7 +186,7 @@ class Reclaim:
         self._spared[victim.uid] = now + SPARED
         if (clearing := register.clearings.counting_on(victim.uid)) is not None:
             register.making_room.call_off(clearing)
-        register.refuges.close(victim.uid)
+        register.refuges.refused(victim.uid, going=register.clearings.was_asked)
 
     # --- who waits ---------------------------------------------------------------------------------------------------
     def _claimants(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ spared, so every change can be undone; nothing of the picture is changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
@@ -25,10 +25,18 @@ from aliquot_scheduler.reclaim.residents import Resident
 class Scene:
     """One supposition."""
 
-    def __init__(self, *, picture: Picture, leaving: Iterable[Resident], only_healthy: bool = False) -> None:
-        """With `only_healthy` GPUs that are degraded have no room, whatever is free of them."""
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        leaving: Iterable[Resident],
+        only_healthy: bool = False,
+        shut: Collection[GpuKey] = (),
+    ) -> None:
+        """With `only_healthy` GPUs that are degraded have no room, whatever is free of them, nor those of `shut`."""
         self.picture = picture
         self._only_healthy = only_healthy
+        self._shut = shut
         self.gone: set[str] = set()
         # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
         self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
@@ -77,6 +85,7 @@ class Scene:
             and gpu.health is not Health.SICK
             and not (self._only_healthy and gpu.health is Health.DEGRADED)
             and not gpu.mig
+            and (known.name, gpu.uuid) not in self._shut
             and demand.request.uuids.admits(gpu.uuid)
             and (not only or gpu.uuid in only)
         ]

@@ -655,7 +655,7 @@ async def test_nobody_is_asked_before_it_is_told_for_whom() -> None:
 
 def _on_a_degraded_card() -> Scene:
     """One of the four lies there, would be made anew, and has another card to go to."""
-    scene = Scene(nodes=(5,), moves_per_hour=60)
+    scene = Scene(nodes=(5,))
     stage = scene.stage
     owner = OwnerReference(kind="Job", name="job", uid="job", controller=True)
     meta = msgspec.structs.replace(stage.pods["b0"].metadata, owner_references=[owner])
@@ -668,14 +668,34 @@ def _on_a_degraded_card() -> Scene:
 
 
 async def test_whoever_is_moved_is_asked_once_and_its_room_is_kept() -> None:
-    """When the budget has grown to one, and not before."""
+    """Off a degraded GPU at once, whatever may be moved otherwise."""
     scene = _on_a_degraded_card()
-    await scene.look(50)
-    assert scene.api.tried == []
     await scene.look(60)
     assert scene.api.tried == ["b0"]
     assert (scene.evictor.evicted, scene.evictor.moved, scene.evictor.kept) == (0, 1, 0)
     assert len(scene.stage.queues.register.refuges) == 1
+
+
+async def test_who_stays_on_a_degraded_gpu_is_told_why_once() -> None:
+    """And once more when that is another reason; nobody is asked."""
+    scene = _on_a_degraded_card()
+    keep = {"metadata": {"name": "mine", "namespace": "team"}, "spec": {"selector": {}}}
+    scene.api.budgets = [keep]
+    await scene.look(200)
+    told = [(one["regarding"]["name"], one["note"]) for one in scene.api.events if one["reason"] == "StaysThere"]
+    stays = "its GPU is degraded, and it stays there: "
+    assert told == [("pod-b0", f"{stays}it is kept by PodDisruptionBudget team/mine")]
+    scene.api.budgets = []
+    ((_, bad),) = scene.stage.picture.holdings.of("b0")
+    cards = [
+        msgspec.structs.replace(card, health=Health.DEGRADED if card.uuid == bad else Health.SICK)
+        for card in gpus("n0", 5)
+    ]
+    scene.stage.picture.node_seen(make_node("n0", cards))
+    await scene.look(200)
+    notes = [one["note"] for one in scene.api.events if one["reason"] == "StaysThere"]
+    assert notes[1:] == [f"{stays}no healthy GPU has room for it now"]
+    assert scene.api.tried == []
 
 
 def _put_down(scene: Scene) -> list[str]:
@@ -757,7 +777,7 @@ async def test_no_room_is_kept_for_one_that_a_budget_keeps() -> None:
     """It stays where it is, and is left alone for a while."""
     scene = _on_a_degraded_card()
     scene.api.refusing["b0"] = [DisruptionBlockedError("no", status=429)]
-    await scene.look(100)
+    await scene.look(50)
     assert scene.api.tried == ["b0"]
     assert (scene.evictor.moved, scene.evictor.kept) == (0, 1)
     assert len(scene.stage.queues.register.refuges) == 0

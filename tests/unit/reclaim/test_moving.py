@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.inventory import Gpu, Health
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.reclaim.consolidation import Allowance
 from aliquot_scheduler.reclaim.residents import Budget
@@ -205,6 +206,75 @@ def test_whoever_lies_on_a_degraded_card_is_moved_off_it_and_nobody_onto_it() ->
     assert stage.lies("again") == stage.lies("half1")
     # Nothing is left there, and nothing is free elsewhere.
     assert stage.consolidate(after=3_600.0) == []
+
+
+def _worn(stage: ReclaimStage, bad: str, count: int) -> None:
+    """That card is degraded from now on."""
+    cards = [msgspec.structs.replace(gpu, health=_health(gpu, bad)) for gpu in gpus("n0", count)]
+    stage.picture.node_seen(make_node("n0", cards))
+
+
+@pytest.mark.parametrize(("drains", "moved"), [(True, ["half0"]), (False, [])])
+def test_a_degraded_card_is_drained_though_nobody_is_moved_otherwise(drains: bool, moved: list[str]) -> None:  # noqa: FBT001 - a column
+    """Whatever moves are allowed; unless the operator says otherwise."""
+    stage = Board(nodes=(2,), moves_per_hour=0, settings=QueueSettings(drain_degraded=drains))
+    stage.scattered()
+    ((_, bad),) = stage.lies("half0")
+    _worn(stage, bad, 2)
+    assert stage.consolidate(after=3_600.0) == moved
+    # Nobody goes twice, and whoever came back stays where it is.
+    assert stage.goes() == moved
+    for _ in moved:
+        stage.submit_made("again", 50, by="job0", queue="blue", notes=APART)
+    stage.run(after=1.0)
+    assert stage.consolidate(after=3_600.0) == []
+    assert stage.consolidation.staying == {}
+
+
+STAYS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "never to be evicted": ({"notes": {"preemptible": "false"}}, "it is never to be evicted (preemptible: false)"),
+    "nobody makes it anew": ({"by": ""}, "no controller would make it anew"),
+    "of a group": ({"group": "g", "notes": {"group-size": "1"}}, "it is of a group, and of those nobody is moved"),
+    "a budget": ({"budget": True}, "it is kept by PodDisruptionBudget team/mine"),
+    "no room": ({"compute": 80}, "no healthy GPU has room for it now"),
+    "its queue is stopped": (
+        {"queues": {"blue": {"stop": "hold"}}},
+        "its queue would not let in who comes in its place",
+    ),
+    "its queue may use less by now": (
+        {"queues": {"blue": {"limit": 30}}},
+        "its queue would not let in who comes in its place",
+    ),
+    "kube-scheduler alone knows": (
+        {"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}},
+        "only kube-scheduler knows where else it may lie",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_whoever_can_t_lie_elsewhere_stays_on_a_degraded_card_and_is_told_why(name: str) -> None:
+    """Nobody goes for nothing."""
+    more, why = STAYS[name]
+    stage = Board({"blue": queue(guarantee=200), "red": queue()}, nodes=(2,), moves_per_hour=0)
+    asked = {"queue": "blue", "notes": more.get("notes", {}), "spec": more.get("spec"), "group": more.get("group", "")}
+    stage.submit("other", 30, queue="red", notes=APART)
+    stage.run(after=1.0)
+    asked["notes"] = {**asked["notes"], "gpu-uuid": f"!{stage.lies('other')[0][1]}"}
+    if more.get("by", "job") == "":
+        stage.submit("it", more.get("compute", 50), **asked)
+    else:
+        stage.submit_made("it", more.get("compute", 50), by="job", **asked)
+    assert stage.run(after=1.0) == ["it"]
+    ((_, bad),) = stage.lies("it")
+    # From now on it might lie beside the other one.
+    stage.unpin("it")
+    _worn(stage, bad, 2)
+    if "queues" in more:
+        stage.queues.queues_seen({"blue": queue(**more["queues"]["blue"]), "red": queue()})
+    budgets = [Budget(pods=frozenset({"it"}), allowed=0, name="team/mine")] if more.get("budget") else []
+    assert stage.consolidate(after=3_600.0, budgets=budgets) == []
+    assert stage.consolidation.staying == {"it": why}
 
 
 def test_nobody_is_moved_onto_a_degraded_card() -> None:

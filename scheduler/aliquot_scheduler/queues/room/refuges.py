@@ -12,7 +12,7 @@ same clearing, and is kept for one pod alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
 import msgspec
@@ -41,7 +41,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 class Refuge(msgspec.Struct, frozen=True, kw_only=True):
     """Where the one is to lie who comes in its place.
 
-    `whose` is for whom it goes, the first of them by UID; or for nobody else, and then `drains` is why.
+    `whose` is for whom it goes, the first of them by UID; or for nobody else, and then `drains` is why, and `whose` is
+    what is to stand empty, for which all go or nobody.
     """
 
     moved: Moved
@@ -116,6 +117,14 @@ class Refuges:
         if self._open.pop(uid, None) is not None:
             self._picture.keep(key_of(uid), {})
             self._picture.hosts.keep_nothing(key_of(uid))
+
+    def refused(self, uid: str, *, going: Callable[[str], bool]) -> None:
+        """One that was to be moved is kept; who was to go with it for the same end, and is not `going`, stays too."""
+        refuge = self._open.get(uid)
+        self.close(uid)
+        for one in self.of(refuge.whose) if refuge and refuge.drains and refuge.whose else ():
+            if not going(one.uid):
+                self.close(one.uid)
 
     def draining(self) -> list[Refuge]:
         """Of those who go for nobody else, whether they are there still or not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -27,8 +27,12 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     penalty: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
     # A gang of which so long fewer than its minimum run, while others of it can't, is sent back as a whole.
     stale_gang: Annotated[float, msgspec.Meta(gt=0, le=_DAY)] = 60.0
-    # So many pods may be moved within an hour, to make room for one that waits, or off a degraded GPU; 0: nobody is.
+    # So many pods may be moved within an hour, for one that waits, or so that GPUs or nodes stand empty; 0: nobody is.
     moves_per_hour: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    # What pods are moved together for though nobody waits for it: whole GPUs, or whole nodes, say to take some away.
+    empties: Literal["Nothing", "GPUs", "Nodes"] = "Nothing"
+    # Whether pods are moved off degraded GPUs, whatever may be moved otherwise.
+    drain_degraded: bool = True
     # After so long PodDisruptionBudgets no more keep from an owner what it lent: whoever borrows may write one that
     # never lets anybody go. In ten minutes one that is meant well has let the next go. 0: they keep it for ever, and
     # nobody goes but as Kubernetes evicts.

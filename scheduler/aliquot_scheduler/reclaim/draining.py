@@ -1,0 +1,136 @@
+"""Takes pods off GPUs for nobody who waits: off those that are degraded, and off what is to stand empty.
+
+Off a degraded GPU everybody is moved who may be and has a place on healthy ones, whatever may be moved otherwise; who
+stays is told why. Whole GPUs or nodes are emptied where the operator says so (`queues.empties`), of the moves that are
+allowed within an hour. Room is kept for whoever comes in the place of one that goes, so nobody goes in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.room.clearings import longest_grace
+from aliquot_scheduler.queues.room.graces import OVERDUE
+from aliquot_scheduler.queues.room.refuges import controller_of
+from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.waiter import Waiter
+from aliquot_scheduler.reclaim.emptying import Emptying
+from aliquot_scheduler.reclaim.foreseen import is_foreseen
+from aliquot_scheduler.reclaim.moving import Move, Mover
+from aliquot_scheduler.reclaim.residents import Residents
+
+# Where nobody could be moved is looked at again after so long.
+_COOLDOWN = 60.0
+# So many go at a time: the others when those have come again.
+_MOST_AT_ONCE = 16
+
+
+class Draining:
+    """Decides who goes for nobody."""
+
+    def __init__(self, *, queues: Queues, picture: Picture) -> None:
+        self._queues = queues
+        self._picture = picture
+        self._settings = queues.register.settings
+        # When to look again.
+        self._degraded_at = 0.0
+        self._empties_at = 0.0
+        # Who lies on a degraded GPU and stays there (UIDs), and why.
+        self.staying: Mapping[str, str] = {}
+
+    def anything(self, *, now: float, allowed: int) -> bool:
+        """Whether there may be somebody to move; so many are allowed for what is emptied."""
+        if not self._any_degraded():
+            self.staying = {}
+        return self._drains(now) or self._empties(now, allowed)
+
+    def decide(self, residents: Residents, *, now: float, allowed: int) -> int:
+        """Decide; what is decided stands in the register. How many of the moves that are allowed it takes.
+
+        `residents` are those who may be moved.
+        """
+        if self._drains(now) and self._drained(residents, now=now):
+            return 0
+        return self._emptied(residents, now=now, allowed=allowed) if self._empties(now, allowed) else 0
+
+    # --- degraded GPUs -----------------------------------------------------------------------------------------------
+    def _any_degraded(self) -> bool:
+        grid = self._picture.grid
+        return self._settings.drain_degraded and bool((grid.degraded & (grid.holders > 0)).any())
+
+    def _drains(self, now: float) -> bool:
+        return now >= self._degraded_at and self._any_degraded()
+
+    def _drained(self, residents: Residents, *, now: float) -> bool:
+        """Whether anybody goes."""
+        cards = self._queues.register.cards
+        moves = Mover(picture=self._picture, cards=cards, residents=residents).off_degraded(most=_MOST_AT_ONCE)
+        self._go(moves, why="its GPU is degraded", now=now)
+        if not moves:
+            self._degraded_at = now + _COOLDOWN
+            ledger = self._queues.books.ledger
+            told = ((one.uid, _why_it_stays(one, residents, ledger=ledger)) for one in self._on_degraded())
+            self.staying = {uid: why for uid, why in told if why}
+        return bool(moves)
+
+    def _on_degraded(self) -> Iterator[Waiter]:
+        bound, grid = self._queues.register.inside.bound, self._picture.grid
+        for name, known in self._picture.nodes.items():
+            columns = set(np.flatnonzero(grid.degraded[known.row]).tolist())
+            for gpu, at in known.columns.items() if columns else ():
+                there = self._picture.holdings.on((name, gpu)) if at in columns else ()
+                yield from (bound[uid] for uid in there if uid in bound)
+
+    # --- what is to stand empty --------------------------------------------------------------------------------------
+    def _empties(self, now: float, allowed: int) -> bool:
+        return self._settings.empties != "Nothing" and allowed > 0 and now >= self._empties_at
+
+    def _emptied(self, residents: Residents, *, now: float, allowed: int) -> int:
+        cards, of_nodes = self._queues.register.cards, self._settings.empties == "Nodes"
+        emptying = Emptying(picture=self._picture, cards=cards, residents=residents, of_nodes=of_nodes)
+        found = emptying.plan(most=allowed)
+        if found is None:
+            self._empties_at = now + _COOLDOWN
+            return 0
+        # One that is kept keeps the others: it would not stand empty.
+        self._go(found.moves, why=f"{found.what} is emptied", now=now, together=found.what)
+        return len(found.moves)
+
+    def _go(self, moves: Sequence[Move], *, why: str, now: float, together: str = "") -> None:
+        register = self._queues.register
+        grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
+        until = now + grace + 2 * OVERDUE
+        register.refuges.open((move.to for move in moves), until=until, drains=why, whose=together)
+
+
+def takes_again(queue: str, *, ledger: Ledger) -> bool:
+    """Whether a queue lets in who comes in the place of one of its pods: else that one would go for nothing."""
+    node = ledger.tree.nodes.get(queue)
+    if node is None or node.stop:
+        return False
+    accounts = (ledger.accounts[name] for name in ledger.tree.path(queue))
+    return all(used <= most for one in accounts for used, most in zip(one.used, one.node.ceiling, strict=True))
+
+
+def _why_it_stays(waiter: Waiter, residents: Residents, *, ledger: Ledger) -> str:
+    """Empty if it may go soon, or goes."""
+    if waiter.pod.metadata.deletion_timestamp:
+        return ""
+    for is_so, why in (
+        (waiter.shape.firm, "it is never to be evicted (preemptible: false)"),
+        (waiter.group is not None, "it is of a group, and of those nobody is moved"),
+        (not controller_of(waiter.pod), "no controller would make it anew"),
+        (not is_foreseen(waiter), "only kube-scheduler knows where else it may lie"),
+        (not takes_again(waiter.queue, ledger=ledger), "its queue would not let in who comes in its place"),
+    ):
+        if is_so:
+            return why
+    if (one := residents.by_uid.get(waiter.uid)) is None:
+        return ""
+    if not residents.let_go({one.uid}):
+        return f"it is kept by PodDisruptionBudget {', '.join(residents.budgets_over(one))}"
+    return "no healthy GPU has room for it now"
