@@ -26,6 +26,7 @@ static void leave(int gpu, uint64_t bytes) {
 
 void code_gone(const struct holding *code) {
     leave(code->record.gpu, code->record.bytes);
+    copies_free((struct copy *)(uintptr_t)code->record.extra);
 }
 
 /* A library is loaded for every context of the process; it is charged where it is loaded. */
@@ -39,7 +40,7 @@ static CUresult claim_bytes(struct claim *claim, uint64_t bytes) {
 static CUresult claim_image(struct claim *claim, const struct image *image, CUresult found) {
     if (found != CUDA_SUCCESS) return found;
     CUresult result = claim_bytes(claim, image->bytes);
-    if (result != CUDA_SUCCESS) image_free(image);
+    if (result != CUDA_SUCCESS) copies_free(image->copies);
     return result;
 }
 
@@ -51,13 +52,18 @@ static CUresult claim_file(struct claim *claim, struct image *image, const char 
     return claim_image(claim, image, image_in_file(image, path));
 }
 
-static CUresult settle(const struct claim *claim, CUresult result, void *code, uint64_t context) {
+/* What the driver may come back to is freed with the code. */
+static CUresult settle(const struct claim *claim, const struct image *image, CUresult result, void *code,
+                       uint64_t context) {
+    struct copy *kept = image->in_place ? image->copies : NULL;
     struct holding holding = {
         .kind = CODE,
         .value = (uintptr_t)code,
-        .record = {.bytes = claim->bytes, .gpu = claim->gpu, .context = context},
+        .record = {.bytes = claim->bytes, .gpu = claim->gpu, .context = context, .extra = (uintptr_t)kept},
     };
-    if (result == CUDA_SUCCESS && holdings_add(holding)) return result;
+    bool held = result == CUDA_SUCCESS && holdings_add(holding);
+    if (!held || !kept) copies_free(image->copies);
+    if (held) return result;
     leave(claim->gpu, claim->bytes);
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
@@ -65,9 +71,8 @@ static CUresult settle(const struct claim *claim, CUresult result, void *code, u
 static CUresult settle_module(const struct claim *claim, const struct image *image, CUresult result,
                               CUmodule *module) {
     bool loaded = result == CUDA_SUCCESS;
-    CUresult settled = settle(claim, result, loaded ? *module : NULL, current_context());
+    CUresult settled = settle(claim, image, result, loaded ? *module : NULL, current_context());
     if (loaded && settled != CUDA_SUCCESS) REAL(cuModuleUnload)(*module);
-    image_free(image);
     return settled;
 }
 
@@ -108,9 +113,8 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
 static CUresult settle_library(const struct claim *claim, const struct image *image, CUresult result,
                                CUlibrary *library) {
     bool loaded = result == CUDA_SUCCESS;
-    CUresult settled = settle(claim, result, loaded ? *library : NULL, 0);
+    CUresult settled = settle(claim, image, result, loaded ? *library : NULL, 0);
     if (loaded && settled != CUDA_SUCCESS) REAL(cuLibraryUnload)(*library);
-    image_free(image);
     return settled;
 }
 
@@ -151,7 +155,7 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *
     struct options told;
     CUresult result = claim_memory(&c, &image, content);
     if (result != CUDA_SUCCESS) return result;
-    if (read_options(&told, options, values, count, !image.copy))
+    if (read_options(&told, options, values, count, image.in_place))
         return load_library(library, &c, &image, jit, jit_values, jit_count, &told);
     return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
 }

@@ -26,6 +26,23 @@ int gpu_of_device(int device) {
     return seen - 2;
 }
 
+/* The first number of its compute capability; 0 where the driver does not tell. */
+static int generation_of(CUdevice device) {
+    int generation = 0;
+    return REAL(cuDeviceGetAttribute)(&generation, DEVICE_GENERATION, device) == CUDA_SUCCESS ? generation : 0;
+}
+
+bool gpus_may_run(unsigned machine) {
+    int count = 0;
+    if (!machine || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || count <= 0) return true;
+    for (int i = 0; i < count; i++) {
+        int generation = generation_of(i);
+        bool renamed = machine == 101 && generation == 11; /* as CUDA 12 called the first of these */
+        if (generation <= 0 || (int)machine / 10 == generation || renamed) return true;
+    }
+    return false;
+}
+
 int gpu_of_context(void) {
     CUdevice device;
     return REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? gpu_of_device(device) : -1;

@@ -8,7 +8,6 @@
 #include "table.h"
 
 #define LENT 1U /* of a block, of a pool or not: other processes may have opened it */
-#define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 
 enum kind {
     BLOCK = 1, /* cuMemAlloc and its kin, by address */

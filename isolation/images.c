@@ -1,234 +1,167 @@
 #include "images.h"
 
 #include <ctype.h>
-#include <elf.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fat.h"
 #include "holdings.h"
 #include "processes.h"
+#include "stills.h"
+#include "weights.h"
 
 #define FAT_WRAPPER 0x466243b1u
-#define FAT_BINARY 0xba55ed50u
-#define FAT_LINKED 2u           /* version of a wrapper */
-#define FAT_PACKING 40          /* where an entry says how it is packed */
-#define FAT_PACKED 0xa000u      /* by one method or the other */
-#define PADDING 64              /* zeros behind a copy: whatever begins in it can be looked at */
+#define FAT_LINKED 2u         /* version of a wrapper that names what it was linked from */
+#define MOST_LINKED 65536U
+#define PADDING 64            /* zeros behind a copy: whatever begins in it can be looked at */
+#define ALWAYS_COPIED (1U << 20) /* less than that costs less to copy than to look where it lies */
 
-struct fat_wrapper {
+struct wrapper {
     uint32_t magic, version;
-    const void *binary;
-    const void *linked;
+    const unsigned char *binary;
+    const unsigned char *const *linked;
 };
 
-struct fat_header {
-    uint32_t magic;
-    uint16_t version, size;
-    uint64_t bytes;
-};
-
-struct fat_entry {
-    uint16_t kind, unknown;
-    uint32_t size;
-    uint64_t bytes;
-};
-
-struct fat_packing {
-    uint64_t flags, unknown, unpacked;
-};
-
-/* Sections of a cubin that holds as many bytes; more than 65,279 of them are counted in the first. UINT64_MAX if their
- * table does not lie in it. */
-static uint64_t sections_of(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head) {
-    Elf64_Shdr first;
-    if (!head->e_shoff) return 0;
-    if (head->e_shentsize != sizeof first || head->e_shoff > size || size - head->e_shoff < sizeof first)
-        return UINT64_MAX;
-    memcpy(&first, image + head->e_shoff, sizeof first);
-    uint64_t count = head->e_shnum ? head->e_shnum : first.sh_size;
-    return count <= (size - head->e_shoff) / sizeof first ? count : UINT64_MAX;
+static bool is_wrapper(const void *image) {
+    const uint32_t magic = FAT_WRAPPER;
+    return strncmp(image, (const char *)&magic, sizeof magic) == 0; /* text may be shorter */
 }
 
-static uint64_t elf_bytes(const unsigned char *image, uint64_t size) {
-    Elf64_Ehdr head;
-    if (size < sizeof head) return UINT64_MAX;
-    memcpy(&head, image, sizeof head);
-    uint64_t all = 0, sections = sections_of(image, size, &head);
-    if (sections == UINT64_MAX) return UINT64_MAX;
-    for (uint64_t i = 0; i < sections; i++) {
-        Elf64_Shdr section;
-        memcpy(&section, image + head.e_shoff + i * sizeof section, sizeof section);
-        if (!(section.sh_flags & SHF_ALLOC)) continue;
-        if (section.sh_size > LARGEST_SIZE) return UINT64_MAX;
-        all += section.sh_size;
+static uint64_t weight_of(const unsigned char *content, uint64_t size) {
+    if (is_wrapper(content)) return UNKNOWN_WEIGHT;
+    if (is_cubin(content)) return cubin_bytes(content, size);
+    if (is_fat(content)) return fat_bytes(content, size);
+    uint64_t variables = text_variables((const char *)content, size);
+    return variables == UNKNOWN_WEIGHT ? variables : 2 * size + variables; /* its code is about as long as its text */
+}
+
+/* Room for a copy, with zeros behind it, so that text ends. */
+static unsigned char *new_copy(struct image *image, uint64_t size) {
+    struct copy *copy = size > LARGEST_SIZE ? NULL : malloc(sizeof *copy + size + PADDING);
+    if (!copy) return NULL;
+    memset(copy->content + size, 0, PADDING);
+    copy->next = image->copies;
+    image->copies = copy;
+    return copy->content;
+}
+
+void copies_free(struct copy *copies) {
+    while (copies) {
+        struct copy *next = copies->next;
+        free(copies);
+        copies = next;
     }
-    return all;
 }
 
-static void reach(uint64_t *end, uint64_t at, uint64_t bytes) {
-    if (at > LARGEST_SIZE || bytes > LARGEST_SIZE) at = LARGEST_SIZE;
-    if (at + bytes > *end) *end = at + bytes;
+/* Of what is good for nothing nothing is left. */
+static CUresult done_with(struct image *image, CUresult result) {
+    if (result == CUDA_SUCCESS && image->bytes > LARGEST_SIZE) result = CUDA_ERROR_INVALID_IMAGE;
+    if (result == CUDA_SUCCESS) return result;
+    copies_free(image->copies);
+    *image = (struct image){0};
+    return result;
 }
 
-/* How long a cubin is: as far as its tables and what they name go. */
-static uint64_t elf_length(const unsigned char *image) {
-    Elf64_Ehdr head;
-    memcpy(&head, image, sizeof head);
-    uint64_t end = sizeof head, sections = sections_of(image, LARGEST_SIZE, &head);
-    reach(&end, head.e_phoff, (uint64_t)head.e_phnum * head.e_phentsize);
-    if (sections > LARGEST_SIZE / sizeof(Elf64_Shdr)) return end;
-    reach(&end, head.e_shoff, sections * sizeof(Elf64_Shdr));
-    for (uint64_t i = 0; i < sections; i++) {
-        Elf64_Shdr section;
-        memcpy(&section, image + head.e_shoff + i * sizeof section, sizeof section);
-        if (section.sh_type != SHT_NOBITS) reach(&end, section.sh_offset, section.sh_size);
-    }
-    return end;
+static void add_weight(struct image *image, uint64_t bytes) {
+    image->bytes = bytes > LARGEST_SIZE || image->bytes > LARGEST_SIZE ? UNKNOWN_WEIGHT : image->bytes + bytes;
 }
 
-/* Of one entry of a fat binary, with so many bytes behind its start. A packed one's size inside stands in its head, but
- * not what variables without content it has: what it takes beyond its size the agent sees. */
-static uint64_t entry_bytes(const unsigned char *at, const struct fat_entry *entry, uint64_t left) {
-    struct fat_packing packing = {0};
-    uint64_t most = entry->bytes;
-    if (entry->size <= left && entry->bytes <= left - entry->size && entry->bytes >= sizeof(Elf64_Ehdr) &&
-        memcmp(at + entry->size, ELFMAG, SELFMAG) == 0)
-        return elf_bytes(at + entry->size, entry->bytes);
-    if (entry->size >= FAT_PACKING + sizeof packing && entry->size <= left)
-        memcpy(&packing, at + FAT_PACKING, sizeof packing);
-    return (packing.flags & FAT_PACKED) && packing.unpacked > most ? packing.unpacked : most;
-}
-
-/* Only one of a fat binary's entries is loaded: the largest is the most that it can be. */
-static uint64_t fat_bytes(const unsigned char *image, uint64_t size) {
-    struct fat_header head;
-    if (size < sizeof head) return UINT64_MAX;
-    memcpy(&head, image, sizeof head);
-    if (head.bytes > LARGEST_SIZE || head.size + head.bytes > size) return UINT64_MAX;
-    uint64_t most = 0, at = head.size, end = head.size + head.bytes;
-    while (at + sizeof(struct fat_entry) <= end) {
-        struct fat_entry entry;
-        memcpy(&entry, image + at, sizeof entry);
-        uint64_t bytes = entry_bytes(image + at, &entry, end - at);
-        if (bytes > most) most = bytes;
-        if (entry.size + entry.bytes == 0 || entry.bytes > end) break;
-        at += entry.size + entry.bytes;
-    }
-    return most;
-}
-
-/* The bytes of `.b8 name[12][34]` and the like: width times all lengths. */
-static uint64_t declared(const char *at, const char *end) {
-    uint64_t bytes = 0;
-    for (const char *c = at; c + 2 < end; c++)
-        if (*c == '.' && strchr("bsuf", c[1]) && c[2] >= '1' && c[2] <= '9') {
-            bytes = strtoull(c + 2, NULL, 10) / 8;
-            break;
-        }
-    for (const char *c = at; bytes && c < end; c++)
-        if (*c == '[' && c[1] != ']' && __builtin_mul_overflow(bytes, strtoull(c + 1, NULL, 10), &bytes))
-            return UINT64_MAX;
-    return bytes;
-}
-
-static uint64_t ptx_bytes(const char *text) {
-    uint64_t all = 2 * strlen(text); /* machine code is about as long as its text, often shorter */
-    for (const char *at = text; (at = strpbrk(at, ".")); at++) {
-        if (strncmp(at, ".global", 7) != 0 && strncmp(at, ".const", 6) != 0) continue;
-        size_t length = strcspn(at, ";=");
-        uint64_t bytes = declared(at + 6, at + length);
-        if (bytes > LARGEST_SIZE) return UINT64_MAX;
-        all += bytes;
-    }
-    return all;
-}
-
-static bool is_elf(const void *image) {
-    return memcmp(image, ELFMAG, SELFMAG) == 0;
-}
-
-static uint32_t magic_of(const void *image) {
-    uint32_t magic;
-    memcpy(&magic, image, sizeof magic);
-    return magic;
-}
-
-/* The fat binaries that a wrapper names: one, and in its second version a list of what it was linked from. */
-static uint64_t wrapped_bytes(const void *image) {
-    struct fat_wrapper wrapper;
-    memcpy(&wrapper, image, sizeof wrapper);
-    uint64_t all = wrapper.binary ? fat_bytes(wrapper.binary, UINT64_MAX) : 0;
-    if (wrapper.version != FAT_LINKED) return all;
-    for (const void *const *linked = wrapper.linked; linked && *linked && all <= LARGEST_SIZE; linked++) {
-        uint64_t bytes = fat_bytes(*linked, UINT64_MAX);
-        all = bytes > LARGEST_SIZE ? bytes : all + bytes;
-    }
-    return all;
-}
-
-/* A copy with a zero behind it, so that text ends; weighed, it is what the driver gets. */
-static CUresult weigh_copy(struct image *image, void *copy, uint64_t size) {
-    *image = (struct image){.content = copy, .copy = copy};
-    if (is_elf(copy))
-        image->bytes = elf_bytes(copy, size);
-    else
-        image->bytes = magic_of(copy) == FAT_BINARY ? fat_bytes(copy, size) : ptx_bytes(copy);
-    if (image->bytes != UINT64_MAX && magic_of(copy) != FAT_WRAPPER) return CUDA_SUCCESS;
-    free(copy);
-    return CUDA_ERROR_INVALID_IMAGE;
-}
-
-static CUresult copy_of(struct image *image, const void *content, uint64_t size) {
-    char *copy = size > LARGEST_SIZE ? NULL : malloc(size + PADDING);
+static CUresult add_copy(struct image *image, const void *content, uint64_t size) {
+    unsigned char *copy = new_copy(image, size);
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy, content, size);
-    memset(copy + size, 0, PADDING);
-    return weigh_copy(image, copy, size);
+    image->content = copy;
+    add_weight(image, weight_of(copy, size));
+    return CUDA_SUCCESS;
 }
 
-/* Text ends with a zero; of what is no text nobody knows where it ends. */
+static CUresult add_fat(struct image *image, const unsigned char *content) {
+    uint64_t size = fat_length(content);
+    if (size < ALWAYS_COPIED || !lies_still(content, size)) return add_copy(image, content, size);
+    image->content = content;
+    image->in_place = true;
+    add_weight(image, fat_bytes(content, size));
+    return CUDA_SUCCESS;
+}
+
+/* ------------------------------------------------------------------ wrappers */
+
+/* One more fat binary, and where it is now; none if there is none. */
+static CUresult add_wrapped(struct image *image, const unsigned char *binary, const unsigned char **at) {
+    if (!binary) return CUDA_SUCCESS;
+    CUresult result = is_fat(binary) ? add_fat(image, binary) : CUDA_ERROR_INVALID_IMAGE;
+    *at = image->content;
+    return image->bytes > LARGEST_SIZE ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
+/* The list of what it was linked from, up to a NULL: as it was read once. */
+static CUresult add_list(struct image *image, struct wrapper *wrapper) {
+    const unsigned char *const *told = wrapper->linked;
+    uint64_t count = 0;
+    while (count < MOST_LINKED && told[count]) count++;
+    const unsigned char **list = (const unsigned char **)new_copy(image, (count + 1) * sizeof *list);
+    CUresult result = list ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t i = 0; result == CUDA_SUCCESS && i <= count; i++) {
+        list[i] = NULL;
+        if (i < count) result = add_wrapped(image, told[i], &list[i]);
+    }
+    wrapper->linked = list;
+    return result;
+}
+
+/* One of our own, of what was weighed: a fat binary, and in its second version those that it was linked from. */
+static CUresult wrapped_in_memory(struct image *image, const void *content) {
+    struct wrapper wrapper;
+    memcpy(&wrapper, content, sizeof wrapper);
+    CUresult result = add_wrapped(image, wrapper.binary, &wrapper.binary);
+    if (!result && wrapper.version == FAT_LINKED && wrapper.linked) result = add_list(image, &wrapper);
+    unsigned char *copy = new_copy(image, sizeof wrapper);
+    if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+    image->content = memcpy(copy, &wrapper, sizeof wrapper);
+    return result;
+}
+
+/* ------------------------------------------------------------------ in memory and in files */
+
+/* Text ends with a zero; of what is nothing that is known nobody knows where it ends. */
 static bool is_text(const unsigned char *content) {
     return isprint(*content) || isspace(*content);
 }
 
 CUresult image_in_memory(struct image *image, const void *content) {
-    *image = (struct image){.content = content};
+    *image = (struct image){0};
     if (!content) return CUDA_SUCCESS;
-    if (strncmp(content, ELFMAG, SELFMAG) == 0) return copy_of(image, content, elf_length(content));
-    if (is_text(content)) return copy_of(image, content, strlen(content));
-    uint32_t magic = magic_of(content);
-    if (magic == FAT_WRAPPER)
-        image->bytes = wrapped_bytes(content);
-    else
-        image->bytes = magic == FAT_BINARY ? fat_bytes(content, UINT64_MAX) : ptx_bytes(content);
-    return CUDA_SUCCESS;
+    if (is_cubin(content)) return done_with(image, add_copy(image, content, cubin_length(content)));
+    if (is_wrapper(content)) return done_with(image, wrapped_in_memory(image, content));
+    if (is_fat(content)) return done_with(image, add_fat(image, content));
+    if (!is_text(content)) return CUDA_ERROR_INVALID_IMAGE;
+    return done_with(image, add_copy(image, content, strlen(content)));
 }
 
 /* As much of the file as there is, by then, of what it had. */
 static CUresult read_image(struct image *image, int file, uint64_t size) {
-    char *copy = calloc(1, size + PADDING);
+    unsigned char *copy = new_copy(image, size);
     uint64_t done = 0;
     if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
     for (ssize_t got = 1; got > 0 && done < size; done += got > 0 ? (uint64_t)got : 0)
         got = read(file, copy + done, size - done);
-    return weigh_copy(image, copy, done);
+    memset(copy + done, 0, size - done + PADDING);
+    image->content = copy;
+    image->bytes = weight_of(copy, done);
+    return CUDA_SUCCESS;
 }
 
 CUresult image_in_file(struct image *image, const char *path) {
     struct stat seen;
+    *image = (struct image){0};
     if (!path) return CUDA_ERROR_INVALID_VALUE;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return CUDA_ERROR_FILE_NOT_FOUND;
     CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
     if (status_of_file(file, &seen) == 0) result = read_image(image, file, (uint64_t)seen.st_size);
     close(file);
-    return result;
-}
-
-void image_free(const struct image *image) {
-    free(image->copy);
+    return done_with(image, result);
 }

@@ -1,18 +1,26 @@
 /* How much device memory the code and variables of an image take.
  *
  * What was weighed has to be what the driver reads. So it gets a copy of ours, that no other thread and no other writer
- * of the file changes. Only a fat binary in memory (or what is neither cubin nor text) is read where it lies: those of
- * large libraries are gigabytes, that nobody would have once more in each process. */
+ * of the file changes. Only a large fat binary that lies in a file which is mapped to be read is left where it is: those
+ * of large libraries are gigabytes, that nobody would have once more in each process. */
 #ifndef ALIQUOT_IMAGES_H
 #define ALIQUOT_IMAGES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "driver.h"
 
+/* Ours to free, one after the other. */
+struct copy {
+    struct copy *next;
+    _Alignas(16) unsigned char content[];
+};
+
 struct image {
     const void *content; /* for the driver */
-    void *copy;          /* ours to free, or NULL */
+    struct copy *copies;
+    bool in_place; /* some of it is read where it lies: for as long as it is loaded the driver may come back to it */
     uint64_t bytes;
 };
 
@@ -22,6 +30,6 @@ CUresult image_in_memory(struct image *image, const void *content);
 /* Of an image in a file. */
 CUresult image_in_file(struct image *image, const char *path);
 
-void image_free(const struct image *image);
+void copies_free(struct copy *copies);
 
 #endif

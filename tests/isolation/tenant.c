@@ -247,56 +247,110 @@ static CUresult take_numbered(struct held *h, uint64_t bytes) {
     return CU(cuModuleLoadData)((CUmodule *)&h->value, &image);
 }
 
-/* A fat binary around a cubin, or around one that is packed. */
+/* A fat binary around a cubin, as it is or packed. */
 struct fat_cubin {
     struct fat fat;
-    struct cubin cubin;
+    _Alignas(8) unsigned char content[256];
 };
 
-static struct fat_cubin fat_cubin(uint64_t bytes, bool packed) {
+/* As a packer does that finds nothing to gain: LZ4's literals alone, or one raw block of zstd. */
+static const unsigned char lz4_head[] = {0xf0, sizeof(struct cubin) - 15};
+static const unsigned char zstd_head[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, sizeof(struct cubin),
+                                          (sizeof(struct cubin) << 3 & 0xff) | 1, sizeof(struct cubin) >> 5, 0};
+
+static struct fat_cubin fat_cubin(uint64_t bytes, unsigned packing) {
     struct fat_cubin made = {
-        .fat = {.magic = FAT_BINARY, .version = 1, .head = 16, .bytes = sizeof made - 16, .kind = 2},
-        .cubin = *cubin(bytes)};
+        .fat = {.magic = FAT_BINARY, .version = 1, .head = 16, .bytes = sizeof made - 16, .kind = FAT_CUBIN}};
+    size_t head = packing == FAT_LZ4 ? sizeof lz4_head : packing == FAT_ZSTD ? sizeof zstd_head : 0;
+    memcpy(made.content, packing == FAT_LZ4 ? lz4_head : zstd_head, head);
+    memcpy(made.content + head, cubin(bytes), sizeof(struct cubin));
     made.fat.entry_head = FAT_ENTRY;
-    made.fat.content = sizeof made.cubin;
-    if (!packed) return made;
-    made.fat.flags = 0x2000;
-    made.fat.unpacked = bytes;
-    memset(&made.cubin, 0xff, sizeof made.cubin);
+    made.fat.content = sizeof made.content;
+    made.fat.flags = packing;
+    made.fat.unpacked = packing ? sizeof(struct cubin) : 0;
     return made;
 }
 
-static CUresult take_wrapped(struct held *h, uint64_t bytes) {
-    struct fat_cubin fat = fat_cubin(bytes, false);
+static CUresult take_wrapper(struct held *h, uint64_t bytes, unsigned packing) {
+    struct fat_cubin fat = fat_cubin(bytes, packing);
     struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = &fat.fat};
     return CU(cuModuleLoadFatBinary)((CUmodule *)&h->value, &wrapper);
+}
+
+static CUresult take_wrapped(struct held *h, uint64_t bytes) {
+    return take_wrapper(h, bytes, 0);
 }
 
 static CUresult take_packed(struct held *h, uint64_t bytes) {
-    struct fat_cubin fat = fat_cubin(bytes, true);
-    struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = &fat.fat};
-    return CU(cuModuleLoadFatBinary)((CUmodule *)&h->value, &wrapper);
+    return take_wrapper(h, bytes, FAT_LZ4);
+}
+
+static CUresult take_packed_zstd(struct held *h, uint64_t bytes) {
+    return take_wrapper(h, bytes, FAT_ZSTD);
 }
 
 static CUresult take_linked(struct held *h, uint64_t bytes) {
-    struct fat_cubin small = fat_cubin(4096, false), large = fat_cubin(bytes, false);
+    struct fat_cubin small = fat_cubin(4096, 0), large = fat_cubin(bytes, FAT_LZ4);
     const struct fat *const linked[] = {&small.fat, &large.fat, NULL};
     struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 2, .binary = &small.fat, .linked = linked};
     return CU(cuLibraryLoadData)((CUlibrary *)&h->value, &wrapper, NULL, NULL, 0, NULL, NULL, 0);
 }
 
+/* One as large as a library's, in a file that is mapped. */
+#define LARGE_FAT (2UL << 20)
+
+static CUresult take_fat_mapped(struct held *h, uint64_t bytes) {
+    struct fat_cubin fat = fat_cubin(bytes, 0);
+    int file = memfd_create("library", 0), preserved = LIBRARY_PRESERVED;
+    void *yes = (void *)1;
+    fat.fat.bytes = LARGE_FAT - 16;
+    fat.fat.content = LARGE_FAT - sizeof fat.fat;
+    if (write(file, &fat, sizeof fat) != sizeof fat || ftruncate(file, LARGE_FAT)) exit(3);
+    const struct fat *mapped = mmap(NULL, LARGE_FAT, PROT_READ, MAP_PRIVATE, file, 0);
+    struct wrapper wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = mapped};
+    CUresult result = CU(cuLibraryLoadData)((CUlibrary *)&h->value, &wrapper, NULL, NULL, 0, &preserved, &yes, 1);
+    munmap((void *)mapped, LARGE_FAT);
+    close(file);
+    return result;
+}
+
 /* What it takes stands in one word, so that a thread can change it at once. */
-#define TEXT_FORMAT "//     \n.version 8.0\n.visible .global .align 4 .b8 held[%08llu00];\n"
+#define TEXT_FORMAT "//     \n.version 8.0\n.visible .global .align 4 .b8 held[%8llu00];\n"
 #define TEXT_SIZE 56
 
 static void write_text(char text[96], uint64_t bytes) {
     snprintf(text, 96, TEXT_FORMAT, (unsigned long long)(bytes + 99) / 100);
 }
 
-static CUresult take_text(struct held *h, uint64_t bytes) {
-    char text[96];
-    write_text(text, bytes);
+static CUresult take_declared(struct held *h, const char *format, uint64_t size) {
+    char text[160];
+    snprintf(text, sizeof text, format, (unsigned long long)size);
     return CU(cuModuleLoadDataEx)((CUmodule *)&h->value, text, 0, NULL, NULL);
+}
+
+static CUresult take_text(struct held *h, uint64_t bytes) {
+    return take_declared(h, TEXT_FORMAT, (bytes + 99) / 100);
+}
+
+static CUresult take_text_hex(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0\n.visible .global .b8 held[0x%llx];", bytes);
+}
+
+static CUresult take_text_vectors(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0\n.visible .global .v4 .f32 held[%llu];", (bytes + 15) / 16);
+}
+
+static CUresult take_text_remark(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0\n.visible .global /* ; = 0 */ .b8 small = 1, held[%llu];", bytes);
+}
+
+/* In a fat binary, where no cubin fits the GPU. */
+static CUresult take_text_fat(struct held *h, uint64_t bytes) {
+    struct fat_cubin fat = fat_cubin(0, 0);
+    memset(fat.content, 0, sizeof fat.content);
+    write_text((char *)fat.content, bytes);
+    fat.fat.kind = FAT_TEXT;
+    return CU(cuModuleLoadData)((CUmodule *)&h->value, &fat);
 }
 
 static CUresult give_module(struct held *h) {
@@ -441,7 +495,13 @@ static const struct way {
     {"numbered", take_numbered, give_module},
     {"wrapped", take_wrapped, give_module},
     {"packed", take_packed, give_module},
+    {"packed-zstd", take_packed_zstd, give_module},
     {"linked", take_linked, give_library},
+    {"fat-mapped", take_fat_mapped, give_library},
+    {"text-hex", take_text_hex, give_module},
+    {"text-vectors", take_text_vectors, give_module},
+    {"text-remark", take_text_remark, give_module},
+    {"text-fat", take_text_fat, give_module},
     {"library", take_library, give_library},
     {"library-file", take_library_file, give_library},
     {"graph", take_graph, give_graph},
@@ -901,6 +961,9 @@ struct changing {
     CUDA_ARRAY3D_DESCRIPTOR shape;
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC outside;
     struct cubin cubin;
+    struct fat_cubin fat, large;
+    struct wrapper wrapper;
+    const struct fat *linked[2];
     _Alignas(8) char text[96];
     char path[32];
     int file;
@@ -916,6 +979,9 @@ static void *change_it(void *with) {
         *(volatile size_t *)&changing->flat.height = *(volatile size_t *)&changing->shape.height = bytes / 1024;
         *(volatile unsigned long long *)&changing->outside.size = bytes;
         *(volatile uint64_t *)&changing->cubin.section[1].sh_size = bytes;
+        *(volatile uint64_t *)(changing->fat.content + offsetof(struct cubin, section[1].sh_size)) = bytes;
+        *(const struct fat *volatile *)&changing->wrapper.binary = i % 2 ? &changing->large.fat : &changing->fat.fat;
+        *(const struct fat *volatile *)&changing->linked[0] = i % 2 ? &changing->large.fat : &changing->fat.fat;
         write_text(text, bytes);
         memcpy(&word, text + TEXT_SIZE, sizeof word);
         *(volatile uint64_t *)(changing->text + TEXT_SIZE) = word;
@@ -938,6 +1004,10 @@ static CUresult load_changing(const char *name, struct changing *it) {
         result = CU(cuModuleLoad)(&module, it->path);
     else if (strcmp(name, "text") == 0)
         result = CU(cuModuleLoadDataEx)(&module, it->text, 0, NULL, NULL);
+    else if (strcmp(name, "fat") == 0)
+        result = CU(cuModuleLoadFatBinary)(&module, &it->fat);
+    else if (strcmp(name, "wrapped") == 0 || strcmp(name, "linked") == 0)
+        result = CU(cuModuleLoadFatBinary)(&module, &it->wrapper);
     else
         result = CU(cuModuleLoadData)(&module, &it->cubin);
     if (!result) is_library ? CU(cuLibraryUnload)(library) : CU(cuModuleUnload)(module);
@@ -969,9 +1039,14 @@ static void take_while_changed(const char *name, uint64_t bytes, uint64_t times)
                           .shape = {.width = 256, .height = 1, .format = 0x20, .channels = 1},
                           .outside = {.type = 1, .size = 1 << 21},
                           .cubin = *cubin(1 << 21),
+                          .fat = fat_cubin(1 << 21, 0),
+                          .large = fat_cubin(bytes, 0),
+                          .wrapper = {.magic = FAT_WRAPPER, .version = 1, .binary = &it.fat.fat},
+                          .linked = {&it.fat.fat},
                           .bytes = bytes};
     pthread_t thread;
     int passed = 0;
+    if (strcmp(name, "linked") == 0) it.wrapper.version = 2, it.wrapper.linked = it.linked;
     write_text(it.text, 1 << 21);
     if (strstr(name, "file")) it.file = cubin_file(1 << 21, it.path);
     pthread_create(&thread, NULL, change_it, &it);

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import random
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.isolation import MIB, Built, Container, Tenant, World, build
+from support.isolation import MIB, SOURCES, TESTED, Built, Container, Tenant, World, build
+from support.packed import packed
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
 # In the gate; and where a hunt is asked for.
@@ -107,3 +109,57 @@ def test_an_account_that_is_scribbled_on_leads_nobody_astray(world: World, chanc
             tenant.answer()
         ask_all(tenants, [["info", "empty"]] * 3)
     assert end_all(tenants) == [0, 0, 0]
+
+
+@pytest.fixture(scope="session")
+def unpacker(isolation_cache: Path) -> Path:
+    """What reads fat binaries, and what is packed in them, with sanitizers in it."""
+    program = isolation_cache / "unpacker"
+    parts = [SOURCES / name for name in ("unlz4.c", "unzstd.c", "entropy.c", "fat.c", "weights.c")]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command = ["gcc", *flags, f"-I{SOURCES}", "-o", program, TESTED / "unpacker.c", *parts]
+    subprocess.run(list(map(str, command)), check=True, timeout=180)
+    return program
+
+
+def fat_of(content: bytes, size: int, flags: int, kind: int) -> bytes:
+    """A fat binary of one entry."""
+    more = struct.pack("<IIIIQQQQ", len(content), 0, 0, 90, 0, flags, 0, size)
+    entry = struct.pack("<HHIQ", kind, 0x101, 64, len(content)) + more + content
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry)) + entry
+
+
+def hostile(chance: random.Random, content: bytes) -> bytes:
+    """Some bytes of it are others, and some are missing or too many."""
+    made = bytearray(content)
+    for _ in range(chance.choice([0, 1, 1, 2, 5])):
+        made[chance.randrange(min(len(made), chance.choice([20, 200, 100_000])))] = chance.randrange(256)
+    return bytes(made[: chance.choice([len(made), len(made), chance.randrange(len(made) + 1)])])
+
+
+TEXTS = [
+    b".version 8.0\n.visible .global .align 4 .b8 one[4096], other[0x10];",
+    b'.const .v4 .f32 all[12][3] = {1, {2}}; // .global\n/* ; */ .file 1 "a\\".cu"',
+    b".entry f(.param .u64 .ptr .global .align 1 p) { ld.global.u32 %r1, [%rd1]; }",
+]
+
+
+def test_sanitizers_find_nothing_in_what_reads_code(unpacker: Path, chance: random.Random) -> None:
+    """Whatever stands in a fat binary, packed or not, or in text: nothing astray is read or written, and it ends."""
+    end = time.monotonic() + FUZZ_S / 2
+    known, rounds = list(packed().values()), 0
+    while not rounds or time.monotonic() < end:
+        rounds += 1
+        cases = []
+        for _ in range(300):
+            one = chance.choice(known)
+            how, content = ("4" if one.how == "lz4" else "z"), hostile(chance, one.content)
+            flags = chance.choice([0x2000, 0x8000, 0xA000, 0])
+            fat = hostile(chance, fat_of(content, len(one.plain), flags, chance.choice([1, 2])))
+            text = hostile(chance, chance.choice(TEXTS))
+            cases += [(how, len(one.plain), content), ("f", 0, fat), ("t", 0, text)]
+        told = b"".join(how.encode() + struct.pack("<QQ", size, len(case)) + case for how, size, case in cases)
+        answer = subprocess.run([unpacker], input=told, stdout=subprocess.PIPE, check=True, timeout=120).stdout
+        assert len(answer) == len(cases)
+        assert b"0" in answer
+        assert b"1" in answer

@@ -14,7 +14,8 @@ WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
-    *["numbered", "wrapped", "packed", "linked"],
+    *["numbered", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
+    *["text-hex", "text-vectors", "text-remark", "text-fat"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]
 # Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
@@ -127,7 +128,7 @@ def test_what_another_thread_changes_after_it_was_read_is_taken_as_it_was(world:
     assert container.used == CONTEXT
 
 
-@pytest.mark.parametrize("way", ["module", "library", "text", "file", "library-file"])
+@pytest.mark.parametrize("way", ["module", "library", "text", "file", "library-file", "fat", "wrapped", "linked"])
 def test_code_that_is_changed_after_it_was_weighed_is_loaded_as_it_was(world: World, way: str) -> None:
     """In memory or in a file: what another thread makes of it meanwhile the driver does not see."""
     container = world.container(memory_mib=1000)

@@ -1,4 +1,5 @@
-/* Fat binaries as tenants make them: a head and one entry, behind which its cubin lies. */
+/* Fat binaries as tenants make them: a head and one entry, behind which its cubin or text lies. What is packed is packed
+ * as it is, whichever packing: it lies in there whole. */
 #ifndef FAKE_CUDA_FAT_H
 #define FAKE_CUDA_FAT_H
 
@@ -7,6 +8,10 @@
 #define FAT_WRAPPER 0x466243b1u
 #define FAT_BINARY 0xba55ed50u
 #define FAT_ENTRY 64 /* bytes of an entry's head */
+#define FAT_TEXT 1
+#define FAT_CUBIN 2
+#define FAT_LZ4 0x2000
+#define FAT_ZSTD 0x8000
 
 struct fat {
     uint32_t magic;

@@ -154,8 +154,17 @@ static uint64_t cubin_bytes(const Elf64_Ehdr *head) {
     return bytes;
 }
 
+static uint64_t text_bytes(const char *text) {
+    const char *held = strstr(text, "held[");
+    return held ? strtoull(held + 5, NULL, 0) * (strstr(text, ".v4 .f32") ? 16 : 1) : 0;
+}
+
 static uint64_t fat_bytes(const struct fat *fat) {
-    return fat->flags ? fat->unpacked : cubin_bytes((const void *)(fat + 1));
+    const char *content = (const char *)(fat + 1), *cubin = memmem(content, fat->content, ELFMAG, SELFMAG);
+    if (fat->kind == FAT_TEXT) return text_bytes(strstr(content, ".visible"));
+    _Alignas(8) char image[256] = {0};
+    memcpy(image, cubin, sizeof image < fat->content ? sizeof image : fat->content);
+    return cubin_bytes((const void *)image);
 }
 
 static uint64_t wrapped_bytes(const struct wrapper *wrapper) {
@@ -171,8 +180,10 @@ static CUresult load(void **code, const void *image) {
         bytes += cubin_bytes(image);
     else if (*(const uint32_t *)image == FAT_WRAPPER)
         bytes += wrapped_bytes(image);
-    else if (strstr(image, "held["))
-        bytes += strtoull(strstr(image, "held[") + 5, NULL, 10);
+    else if (*(const uint32_t *)image == FAT_BINARY)
+        bytes += fat_bytes(image);
+    else
+        bytes += text_bytes(image);
     uint64_t address = heap_take(fake_gpu() < 0 ? 0 : fake_gpu(), bytes);
     *code = (void *)(uintptr_t)address;
     return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,0 +1,21 @@
+/* How much device memory code and variables take, by what is written in a cubin or in text. No clock, no driver. */
+#ifndef ALIQUOT_WEIGHTS_H
+#define ALIQUOT_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define UNKNOWN_WEIGHT UINT64_MAX /* it can't be told, so nobody may load it */
+
+bool is_cubin(const void *content);
+
+/* Of a cubin that lies in as many bytes, with its variables. */
+uint64_t cubin_bytes(const unsigned char *image, uint64_t size);
+
+/* How long a cubin is: as far as its tables and what they name go. */
+uint64_t cubin_length(const unsigned char *image);
+
+/* The variables that text (PTX) declares, without its code. */
+uint64_t text_variables(const char *text, uint64_t length);
+
+#endif
