@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import sys
 from collections import Counter
 from typing import Any
 
@@ -263,3 +264,46 @@ def test_nobody_goes_twice_and_nothing_is_lost(story: type[Reclaimed], evictions
             break
         asked.add(told.was_asked)
     assert first > 1 or asked == {False, True}, (death, asked)
+
+
+# As often as the leader looks who has to go; and so that an owner comes at any instant between two looks.
+A_LOOK = 1.0
+MOMENTS = (0.0, 0.3, 0.6, 0.95)
+
+
+class Undisturbed(Deaf):
+    """Nothing goes wrong: two GPUs are borrowed, and their owner wants them in quarters and halves."""
+
+    guarantee = 200
+    asks = (50, 25, 25, 50, 50)
+
+    def __init__(self, *, wait: float, evictions: Evictions) -> None:
+        super().__init__(death=sys.maxsize, evictions=evictions)
+        self._wait = wait
+        self._came = 0.0
+
+    async def begin(self) -> None:
+        """All at once, at some moment."""
+        await asyncio.sleep(self._wait)
+        self._came = asyncio.get_running_loop().time()
+        for number, compute in enumerate(self.asks):
+            asked = self.asking(f"o{number}", compute, 9000)
+            await self.town.api.create(PODS, asked, namespace=OWNER)
+
+    def is_over(self) -> bool:
+        """All of them are placed."""
+        return all(self.is_bound(f"o{number}") for number in range(len(self.asks)))
+
+    async def end(self, leader: SimReplica) -> None:
+        """Those who do not listen had all of their grace."""
+        del leader
+        took = asyncio.get_running_loop().time() - self._came
+        assert self.grace <= took <= self.grace + A_LOOK, took
+        assert self.gone() == {"b0", "b1"}
+
+
+@pytest.mark.parametrize("wait", MOMENTS)
+def test_where_nothing_goes_wrong_an_owner_waits_for_the_grace_and_a_look(wait: float, evictions: Evictions) -> None:
+    """From its coming to its binding, with all that writes and watches take; each borrower goes once."""
+    assert not Undisturbed(wait=wait, evictions=evictions).dies()
+    assert Counter(name for name, _ in evictions.taken) == {"b0": 1, "b1": 1}

@@ -78,8 +78,7 @@ class Planner:
         self._settling = Settling(picture=picture, cards=cards, runs=books.runs)
         # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
         self._vacated = {gpu for one in leaving for gpu in one.claims}
-        most = clearings.max_grace
-        self._slowest = sorted((one.waiter for one in leaving), key=lambda one: longest_grace([one], most=most))[-1:]
+        self._slowest = self._slowest_of(one.waiter for one in leaving)
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
         # By rights, who might go by them.
@@ -275,6 +274,9 @@ class Planner:
         victims = [*sorted(search.victims.values(), key=lambda one: (one.lost, one.uid)), *movers]
         aside = self._residents.set_budgets_aside(victims, gone=self._scene.gone)
         going = [*(one.waiter for one in victims), *self._slowest]
+        # Who comes after it may lie where these leave room, and waits for them too.
+        self._vacated |= {gpu for one in victims for gpu in one.claims}
+        self._slowest = self._slowest_of(going)
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
@@ -283,6 +285,10 @@ class Planner:
             against_budgets=aside,
             until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
         )
+
+    def _slowest_of(self, going: Iterable[Waiter]) -> list[Waiter]:
+        most = self._clearings.max_grace
+        return sorted(going, key=lambda one: longest_grace([one], most=most))[-1:]
 
     def withdraw(self, clearing: Clearing) -> None:
         """One for whom nobody goes does not come after all: it counts for nobody who comes after it."""

@@ -97,8 +97,9 @@ ALL = Trouble(
 class Tale:
     """Borrowers have all there is; then the owner asks for all that it is guaranteed."""
 
-    def __init__(self, told: Trouble) -> None:
+    def __init__(self, told: Trouble, *, look: float = LOOK) -> None:
         self.told = told
+        self.each = look
         self.went = Counter[str]()
         self.asked: dict[str, int] = {}
         # When a webhook last kept somebody, as far as who leads knows.
@@ -158,7 +159,7 @@ class Tale:
     def look(self, number: int) -> None:
         """Time passes, and whoever is to go is asked; then what is to happen does."""
         stage = self.stage
-        stage.run(after=LOOK)
+        stage.run(after=self.each)
         self._have_begun()
         self._end()
         stage.run()
@@ -273,3 +274,20 @@ def test_a_guarantee_is_met_in_time_whatever_is_in_the_way(told: Trouble) -> Non
         number += 1
         tale.look(number + 100)
     assert tale.went.total() == before
+
+
+# As often as the centre looks.
+A_LOOK = 1.0
+
+
+@given(TROUBLES, st.integers(1, MAX_GRACE))
+@settings(max_examples=25, deadline=None)
+def test_where_nothing_is_broken_it_is_met_within_the_grace_and_a_look(told: Trouble, grace: int) -> None:
+    """Whoever goes is chosen and asked in the first look, and those come in with the look that finds them gone."""
+    quiet = replace(told, min_run=0, budgets=(), graces=(grace,), deaths=frozenset(), lost=0, webhooks=frozenset())
+    tale, number = Tale(quiet, look=A_LOOK), 0
+    while tale.waiting():
+        number += 1
+        tale.look(number)
+        assert tale.stage.now - tale.began <= grace + A_LOOK, (tale.waiting(), tale.went)
+    assert set(tale.went.values()) <= {1}
