@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from aliquot_core.hosts import quantity
 from aliquot_core.objects import Pod, Quantity
@@ -41,7 +42,12 @@ def held_most(holder: Holder, gpu: str) -> tuple[int, int, bool] | None:
 
 def told_amount(amounts: Mapping[str, Quantity], resource: str) -> int:
     """So much as the API server writes it: 9000 as 9k."""
-    return int(quantity(amounts.get(resource, 0), where=resource))
+    return _amount(amounts.get(resource, 0), resource)
+
+
+@cache  # a placer asks for the same few a thousand times a minute
+def _amount(told: Quantity, resource: str) -> int:
+    return int(quantity(told, where=resource))
 
 
 def asked_in_all(pod: Pod, resource: str) -> int:
