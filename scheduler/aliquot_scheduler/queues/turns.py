@@ -5,7 +5,7 @@ is what others ask and tell: what was seen, what came of turns, and why a pod wa
 
 A gate that was lifted can't be put back. So a pod that was let in and found no node within its promise's time (its CPU
 is nowhere free, say) loses its turn: room and quota go to others, the extender refuses the pod, and after a while that
-grows with each time it gets a new turn (`waiting/lost_turns.py`). kube-scheduler is told of that by a change of the
+grows with each time it gets a new turn (`lost/lost_turns.py`). kube-scheduler is told of that by a change of the
 pod; by itself it would look again after five minutes. Where it has not looked at the pod, and asked for no other either
 lately, the first new turn comes at once; where the pod's scheduler has never asked for any, the next one comes late.
 """
@@ -24,6 +24,7 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.rounds import Rounds
+from aliquot_scheduler.queues.lost.instants import at_the_next
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, making_room, turn_lost, why_nowhere
@@ -31,7 +32,6 @@ from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.inside import Way
-from aliquot_scheduler.queues.waiting.lost_turns import at_the_next
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
@@ -134,6 +134,7 @@ class Queues:
             return
         if register.inside.way(uid) is Way.ADOPTED:
             register.claims.found(uid, now=now)
+        lasted = register.inside.lasted(uid, now=now)
         waiter = register.let_out(uid)
         if waiter is None:
             return
@@ -145,7 +146,7 @@ class Queues:
             # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
             register.take_as_waiting(pod)
             return
-        register.turn_lost(waiter, now=now)
+        register.turn_lost(waiter, lasted=lasted, now=now)
         rests = again.delay(failures=register.past.lost[uid], random=self._random)
         register.rest(pod, until=at_the_next(now + rests))
 

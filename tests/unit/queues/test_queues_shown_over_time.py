@@ -440,9 +440,9 @@ def test_a_user_in_doubt_is_shown_once_that_is_over() -> None:
     register = stage.queues.register
     stage.submit("p", 100, queue="a")
     line = register.hall.lines["a"]
-    line.closed = {"team"}
+    line.closed = {"team": (0, 0)}
     assert register.growth.look(now=0.0) == []
-    line.closed = set()
+    line.closed = {}
     assert [waiter.uid for waiter, _ in register.growth.look(now=6.0)] == ["p"]
 
 

@@ -187,7 +187,7 @@ class Growth:
         numbers = [(tuple(one.used), tuple(one.asked), tuple(one.held_below)) for one in below]
         there = [lines[one.node.name] for one in below if one.node.name in lines]
         # Whose pods come one at a time since one of them has lost a turn, is known by time alone.
-        return numbers, [(len(line), frozenset(line.closed)) for line in there]
+        return numbers, [(len(line), frozenset(line.closed.items())) for line in there]
 
     def _below(self, top: str) -> Sequence[str]:
         """It and all below it."""

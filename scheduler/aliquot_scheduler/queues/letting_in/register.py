@@ -28,6 +28,7 @@ from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.second_turns import SecondTurns
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
+from aliquot_scheduler.queues.lost.lost_turns import LostTurns
 from aliquot_scheduler.queues.room.claims import Claims
 from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.room.standoffs import Standoffs
@@ -36,7 +37,6 @@ from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
-from aliquot_scheduler.queues.waiting.lost_turns import LostTurns
 from aliquot_scheduler.queues.waiting.past_turns import PastTurns
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -151,6 +151,7 @@ class Register:
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self.leave(uid)
+        self._left_unbound(uid)
         if uid in self.inside.bound and not self.clearings.was_asked(uid):
             # It has ended by itself, so nobody comes in its place; of one that was asked both its end and that its pod
             # is gone are told, and no more at the second word.
@@ -159,7 +160,7 @@ class Register:
         self.stayers.gone(uid)
         self.memory.forget(uid)
         self.taking_over.forget(uid)
-        self.lost_turns.gone(uid)
+        self.lost_turns.gone(uid, now=self.now)
         self.claims.gone(uid)
         self.growth.forget(uid)
         self.past.forget(uid)
@@ -213,9 +214,9 @@ class Register:
         if waiter := self._read(pod):
             self.hall.rest(waiter, until=until, books=self.books)
 
-    def turn_lost(self, waiter: Waiter, *, now: float) -> None:
+    def turn_lost(self, waiter: Waiter, *, lasted: float, now: float) -> None:
         """Its turn had room, and led to nothing."""
-        self.lost_turns.lost(waiter, now=now)
+        self.lost_turns.lost(waiter, lasted=lasted, capacity=self.books.capacity, now=now)
         self.claims.lost(waiter)
 
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
@@ -226,8 +227,8 @@ class Register:
         held = self.enrolment.held_to(waiter, node=promise.node, gpus=promise.plan.claims)
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)
         self.inside.keep_off(held.uid, held.off)
-        self.second_turns.let_in(held, books=self.books)
         self.books.admit(held, self.enrolment.charge(held), now=now)
+        self.second_turns.let_in(held, books=self.books, now=now)
         return held
 
     def let_out(self, uid: str) -> Waiter | None:
@@ -267,7 +268,7 @@ class Register:
         self.past.forget(uid)
         self.past.heard.placed(pod.spec.scheduler_name)
         if waiter:
-            self.lost_turns.bound(waiter)
+            self.lost_turns.bound(waiter, now=self.now)
             self.claims.bound(waiter)
             self.inside.bind(waiter)
             self.stayers.runs(pod, now=self.now)
@@ -309,8 +310,15 @@ class Register:
             self.inside.changed(pod)
             self._may_go(self.inside.coming[pod.metadata.uid])
             return
+        self._left_unbound(pod.metadata.uid)
         self.release(pod.metadata.uid)
         self.take_as_waiting(pod)
+
+    def _left_unbound(self, uid: str) -> None:
+        """If its turn had room, that was for nothing."""
+        if waiter := self.inside.coming.get(uid):
+            lasted = self.inside.lasted(uid, now=self.now)
+            self.lost_turns.left(waiter, lasted=lasted, capacity=self.books.capacity, now=self.now)
 
     def _join(self, waiter: Waiter) -> None:
         if why := self.enrolment.why_never(waiter):

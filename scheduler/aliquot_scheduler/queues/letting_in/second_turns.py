@@ -1,16 +1,19 @@
-"""When those come again who have lost turns, and whose other pods come one by one meanwhile (`lost_turns.py`)."""
+"""When those come again who have lost turns, and whose other pods come one by one meanwhile (`lost/lost_turns.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.lost.lost_turns import LostTurns
 from aliquot_scheduler.queues.room.clearings import Clearings
+from aliquot_scheduler.queues.said.tree import Vector
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.lost_turns import LostTurns, whose
 from aliquot_scheduler.queues.waiting.waiter import Waiter
+
+_NOTHING = (0, 0)
 
 
 class SecondTurns:
@@ -46,12 +49,12 @@ class SecondTurns:
             self._try_again(lost, books=books, now=now)
 
     def _try_again(self, rested: Sequence[Waiter], *, books: Books, now: float) -> None:
-        hall, lost_turns = self._hall, self._lost_turns
-        standing = hall.lost(lost_turns.times)
-        trying = lost_turns.trying(standing, self._inside.coming.values(), now=now)
+        hall, tries = self._hall, self._lost_turns.tries
+        standing = hall.lost(tries.times)
+        trying = tries.trying(standing, self._inside.coming.values(), now=now)
         others_wait = hall.in_line() > len(standing)
-        tries = lost_turns.try_again(rested, trying, others_wait=others_wait, capacity=books.capacity, now=now)
-        until, uids = lost_turns.rest_on_until(others_wait=others_wait, now=now), {one.uid for one in tries}
+        again = tries.again(rested, trying, others_wait=others_wait, capacity=books.capacity, now=now)
+        until, uids = tries.rest_on_until(others_wait=others_wait, now=now), {one.uid for one in again}
         for waiter in rested:
             if waiter.uid in uids:
                 self._stand_in_line(waiter)
@@ -60,15 +63,30 @@ class SecondTurns:
 
     def close_lines(self, *, books: Books, now: float) -> None:
         """To pods of users in doubt who have one under way; and for a while to all of theirs, if others wait."""
-        lost_turns, lines = self._lost_turns, self._hall.lines
-        coming = {whose(one) for one in self._inside.coming.values() if one.uid not in lost_turns}
-        alone = len(lines) == 1 and all(len(line.users()) == 1 for line in lines.values())
+        doubts, lines = self._lost_turns.doubts, self._hall.lines
+        for line in lines.values():
+            line.closed = {}
+        if not doubts:
+            return
+        coming = {one.whose for one in self._inside.coming.values() if one.uid not in self._lost_turns}
+        others_wait = len(lines) > 1 or any(len(line.users()) > 1 for line in lines.values())
         for queue, line in lines.items():
-            line.closed = set()
-            if lost_turns.anybody_in_doubt and not books.ledger.guaranteed(queue):
-                line.closed = lost_turns.closed(queue, line.users(), coming=coming, others_wait=not alone, now=now)
-        if lost_turns.anybody_in_doubt:
-            self._keep_nothing_for_the_closed(now=now)
+            closed = doubts.closed(queue, line.users(), coming=coming, others_wait=others_wait, now=now)
+            if closed:
+                line.closed = dict.fromkeys(closed, self._most(queue, books=books))
+        self._keep_nothing_for_the_closed(now=now)
+
+    def _most(self, queue: str, *, books: Books) -> Vector:
+        """What those may ask who come all the same: what of a guarantee is of use to nobody else who waits."""
+        lines, tree = self._hall.lines, books.ledger.tree
+        accounts = [books.ledger.accounts[name] for name in tree.path(queue)[:-1]]
+        owner = next((one for one in accounts if any(one.node.guarantee)), None)
+        if owner is None:
+            return _NOTHING
+        there = [name for name in lines if owner.node.name in tree.path(name)]
+        if len(there) > 1 or len(lines[queue].users()) > 1:
+            return _NOTHING
+        return tuple(max(0, due - used) for due, used in zip(owner.node.due, owner.used, strict=False))
 
     def _keep_nothing_for_the_closed(self, *, now: float) -> None:
         """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
@@ -76,10 +94,7 @@ class SecondTurns:
             if waiter.user in self._hall.lines[waiter.queue].closed and waiter.uid not in self._lost_turns:
                 self._memory.forget(waiter.uid)
 
-    def let_in(self, waiter: Waiter, *, books: Books) -> None:
+    def let_in(self, waiter: Waiter, *, books: Books, now: float) -> None:
         """One has come in: of a user in doubt no other does now that has lost no turn itself."""
-        if waiter.uid in self._lost_turns:
-            return
-        line = self._hall.lines.get(waiter.queue)
-        if line and self._lost_turns.in_doubt(whose(waiter)) and not books.ledger.guaranteed(waiter.queue):
-            line.closed.add(waiter.user)
+        if waiter.uid not in self._lost_turns and waiter.whose in self._lost_turns.doubts:
+            self.close_lines(books=books, now=now)

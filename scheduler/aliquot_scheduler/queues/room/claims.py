@@ -17,7 +17,6 @@ from math import ceil
 
 import msgspec
 
-from aliquot_scheduler.queues.waiting.lost_turns import whose
 from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 
@@ -47,7 +46,7 @@ class Claims:
 
     def brought_in(self, waiter: Waiter, *, now: float) -> None:
         """Others have gone for it, and its turn has come."""
-        self._brought[waiter.uid] = whose(waiter), now
+        self._brought[waiter.uid] = waiter.whose, now
 
     def lost(self, waiter: Waiter) -> None:
         """Its turn led to nothing."""
@@ -55,7 +54,7 @@ class Claims:
             return
         at, pause, of_user = brought[1], self._pods.get(waiter.uid, _Pause()), self._of_user(waiter)
         self._pods[waiter.uid] = pause.longer(at=at, first=FIRST, longest=LONGEST)
-        self._users[whose(waiter)] = of_user.longer(at=at, first=USERS_FIRST, longest=USERS_LONGEST)
+        self._users[waiter.whose] = of_user.longer(at=at, first=USERS_FIRST, longest=USERS_LONGEST)
 
     def found(self, uid: str, *, now: float) -> None:
         """The leader before us has let it in, perhaps by sending others away, and it is not bound."""
@@ -64,7 +63,7 @@ class Claims:
     def bound(self, waiter: Waiter) -> None:
         """One of that user's pods is."""
         self.gone(waiter.uid)
-        self._users.pop(whose(waiter), None)
+        self._users.pop(waiter.whose, None)
 
     def gone(self, uid: str) -> None:
         """A pod needs no turn any more."""
@@ -83,13 +82,13 @@ class Claims:
         if of_user.until > now:
             left = _minutes(of_user.until - now)
             return f"room was made for a pod of its user's and that was not bound, so for {left} nobody does"
-        under_way = (*(who for who, _ in self._brought.values()), *map(whose, others))
-        if of_user.failures and whose(waiter) in under_way:
+        under_way = (*(who for who, _ in self._brought.values()), *(one.whose for one in others))
+        if of_user.failures and waiter.whose in under_way:
             return "room is made for another pod of its user's, and pods of its before were not bound"
         return ""
 
     def _of_user(self, waiter: Waiter) -> _Pause:
-        return self._users.get(whose(waiter), _Pause())
+        return self._users.get(waiter.whose, _Pause())
 
 
 def _minutes(seconds: float) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from aliquot_core.hosts import host_request
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 
@@ -68,6 +69,10 @@ class Inside:
     def until(self, uid: str) -> float:
         """How long somebody may take to be bound."""
         return self._until[uid]
+
+    def lasted(self, uid: str, *, now: float) -> float:
+        """How long room has been kept for somebody; for nothing if none was."""
+        return max(0.0, now - self._until[uid] + PROMISE) if self.way(uid) is Way.THROUGH else 0.0
 
     def is_unasked(self, uid: str, *, now: float) -> bool:
         """Whether somebody was adopted, and the time is over in which kube-scheduler would have come by itself."""

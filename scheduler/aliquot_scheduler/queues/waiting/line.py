@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from operator import gt
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,9 @@ class Line:
         self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
-        # Whose pods may not come now, since others of theirs lost their turns (`lost_turns.py`): only those may.
-        self.closed: set[str] = set()
-        self._again: dict[str, tuple[Heads, Heads]] = {}
+        # Of whose pods only those may come now that have lost turns (`doubts.py`), or ask no more than this.
+        self.closed: dict[str, Vector] = {}
+        self._again: dict[str, tuple[Heads, Vector, Heads]] = {}
         # The first of each row, as long as the row is the same.
         self._firsts: dict[tuple[str, Any], Candidate | None] = {}
         self._least: Vector | None = None
@@ -146,9 +147,8 @@ class Line:
 
     def heads(self, user: str, *, runs: Runs) -> Heads:
         """The first of each shape and each gang that has its minimum, in their order."""
-        if user in self.closed:
-            return self._heads_again(user, self._all_heads(user, runs))
-        return self._all_heads(user, runs)
+        heads, most = self._all_heads(user, runs), self.closed.get(user)
+        return heads if most is None else self._heads_again(user, heads, most)
 
     def without(self, heads: Heads, uids: AbstractSet[str]) -> list[Candidate]:
         """One user's heads, as if these, who are of no group, did not wait."""
@@ -172,11 +172,13 @@ class Line:
         other = next((one for one in self.mates(waiter) if one.uid not in uids), None)
         return Candidate(members=(other,), amounts=other.amounts) if other else None
 
-    def _heads_again(self, user: str, heads: Heads) -> Heads:
-        """Of these those who have lost turns; the same object as long as they are the same."""
-        if user not in self._again or self._again[user][0] is not heads:
-            self._again[user] = heads, Heads(one for one in heads if one.first.lost)
-        return self._again[user][1]
+    def _heads_again(self, user: str, heads: Heads, most: Vector) -> Heads:
+        """Of these those who may come all the same; the same object as long as they are the same."""
+        known = self._again.get(user)
+        if known is None or known[0] is not heads or known[1] != most:
+            found = Heads(one for one in heads if one.first.lost or not any(map(gt, one.amounts, most)))
+            known = self._again[user] = heads, most, found
+        return known[2]
 
     def _ask(self, waiter: Waiter, *, sign: int) -> None:
         asked = self._asked.setdefault(waiter.user, [0, 0])

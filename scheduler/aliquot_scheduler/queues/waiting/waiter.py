@@ -81,6 +81,11 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod.metadata.deletion_timestamp is not None
 
     @property
+    def whose(self) -> Whose:
+        """Its queue and user."""
+        return self.queue, self.user
+
+    @property
     def place(self) -> Place:
         """Its place among those of the same user."""
         meta = self.pod.metadata
@@ -150,7 +155,7 @@ def of_each_user(waiters: Iterable[Waiter]) -> dict[Whose, list[Waiter]]:
     """By queue and user, each one's in the order of their line; beside another user's pod a place means nothing."""
     found = defaultdict[Whose, list[Waiter]](list)
     for waiter in sorted(waiters, key=lambda one: one.place):
-        found[waiter.queue, waiter.user].append(waiter)
+        found[waiter.whose].append(waiter)
     return found
 
 
