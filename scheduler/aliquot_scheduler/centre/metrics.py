@@ -129,7 +129,7 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
-    unheard = reign.turns.register.past.unheard_pods()
+    unheard = reign.turns.register.lost_turns.rests.unheard_pods()
     yield _gauge("unheard_pods", "Pods whose scheduler, by its name, has never asked for any.", unheard)
     ungranted = sum(map(len, reign.picture.hosts.ungranted.values()))
     yield _gauge("ungranted_pods", "Pods that are bound without a grant, and keep others off their nodes.", ungranted)

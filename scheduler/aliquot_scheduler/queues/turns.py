@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from aliquot_core.backoff import Backoff, Random
+from aliquot_core.backoff import Random
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.deciding.promises import PROMISE, Promise
+from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import Rooms, Turn
 from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
 from aliquot_scheduler.picture.picture import Picture
@@ -35,11 +35,6 @@ from aliquot_scheduler.queues.waiting.inside import Way
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
-
-_AGAIN = Backoff(first=5.0, longest=300.0)
-# Of a pod whose scheduler was never heard; it is woken once that asks for any pod.
-_UNHEARD = Backoff(first=300.0, longest=300.0)
-_TELL_AGAIN = Backoff(first=1.0, longest=60.0)
 
 
 class Queues:
@@ -129,25 +124,20 @@ class Queues:
         if register.inside.is_unasked(uid, now=now):
             # kube-scheduler did not come for it, so it lost nothing; it is to be woken.
             register.release(uid)
-            register.claims.found(uid, now=now)
+            register.lost_turns.claims.found(uid, now=now)
             register.take_as_waiting(pod)
             return
         if register.inside.way(uid) is Way.ADOPTED:
-            register.claims.found(uid, now=now)
+            register.lost_turns.claims.found(uid, now=now)
         lasted = register.inside.lasted(uid, now=now)
         waiter = register.let_out(uid)
         if waiter is None:
             return
-        register.past.lost[uid] = register.past.lost.get(uid, 0) + 1
-        unseen, again = _is_unseen(pod), _AGAIN
-        if unseen and register.past.is_unheard(pod):
-            again = _UNHEARD
-        elif register.past.lost[uid] == 1 and unseen and register.past.heard.was_silent(now=now, lately=PROMISE):
-            # When the API server is back kube-scheduler stays blind for longer than we do. Only once.
+        rests = register.lost_turns.rests.after_lost(pod, random=self._random, now=now)
+        if rests is None:
             register.take_as_waiting(pod)
             return
         register.turn_lost(waiter, lasted=lasted, now=now)
-        rests = again.delay(failures=register.past.lost[uid], random=self._random)
         register.rest(pod, until=at_the_next(now + rests))
 
     def asked(self, pod: Pod, *, now: float) -> None:
@@ -163,10 +153,8 @@ class Queues:
             # It was on its way when the watch told that it is to go.
             register.pod_gone(uid)
             return
-        register.past.untold[uid] = register.past.untold.get(uid, 0) + 1
         register.growth.not_told(pod, now=now)
-        wait = _TELL_AGAIN.delay(failures=register.past.untold[uid], random=self._random)
-        register.rest(pod, until=now + wait)
+        register.rest(pod, until=now + register.lost_turns.rests.after_untold(uid, random=self._random))
 
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
@@ -194,7 +182,7 @@ class Queues:
             return making_room(clearing)
         if why := why_nowhere(register, waiter):
             return why
-        return turn_lost(register, pod) if uid in register.past.lost else "it waits for its turn"
+        return turn_lost(register, pod) if uid in register.lost_turns.rests.lost else "it waits for its turn"
 
     def bounds(self, pod: Pod) -> Bounds:
         """Where alone a pod may lie whose turn it is."""
@@ -236,8 +224,3 @@ class Queues:
     def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
         return self._rounds.given_out(rooms, now=now)
-
-
-def _is_unseen(pod: Pod) -> bool:
-    """Whether no scheduler has looked at the pod since it had a gate: whoever looks in vain says so in its place."""
-    return any((one.type, one.reason) == ("PodScheduled", "SchedulingGated") for one in pod.status.conditions)

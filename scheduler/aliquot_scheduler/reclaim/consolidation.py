@@ -180,7 +180,7 @@ class Consolidation:
 
     def _waited(self, candidate: Candidate, *, now: float) -> float:
         """As much as was waited for, in percent-seconds."""
-        since = self._queues.register.past.joined.get(candidate.uid, now)
+        since = self._queues.register.joined.get(candidate.uid, now)
         return max(_LEAST_PERCENT, candidate.amounts[COMPUTE]) * (now - since)
 
 

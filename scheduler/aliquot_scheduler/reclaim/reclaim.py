@@ -145,7 +145,7 @@ class Reclaim:
     def _may_move_others(self, candidate: Candidate, *, policy: Policy, now: float) -> bool:
         """An owner that has waited: where pods end within seconds its guarantee is in one piece by itself."""
         register = self._queues.register
-        if now - register.past.joined.get(candidate.uid, now) < register.settings.owed:
+        if now - register.joined.get(candidate.uid, now) < register.settings.owed:
             return False
         return policy.reclaims and bool(owner_of(candidate, ledger=register.books.ledger))
 
@@ -236,7 +236,7 @@ class Reclaim:
         """Why nobody goes for these for a while, since those before were not bound; empty if that is not so."""
         register = self._queues.register
         others = [clearing.candidate.first for clearing in register.clearings]
-        whys = (register.claims.why_not(one, others=others, now=now) for one in candidate.members)
+        whys = (register.lost_turns.claims.why_not(one, others=others, now=now) for one in candidate.members)
         return next(filter(None, whys), "")
 
     def _look_around(self, now: float) -> None:

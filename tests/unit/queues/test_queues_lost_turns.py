@@ -347,8 +347,9 @@ def test_walks_with_pods_that_are_made_anew_leave_nothing_behind(first: int) -> 
             world.gone(uid)
         world.now += FADES
         world.round()
-        known = vars(world.queues.register.lost_turns)
-        assert not any(value for value in known.values() if isinstance(value, dict)), known
+        lost = world.queues.register.lost_turns
+        known = [vars(part) for part in (lost.rests, lost.tries, lost.doubts, lost.claims)]
+        assert not any(value for part in known for value in part.values() if isinstance(value, dict | set)), known
 
 
 # --- whose scheduler asks for nothing ---------------------------------------------------------------------------------
@@ -401,12 +402,12 @@ def test_a_scheduler_that_was_never_heard_gets_a_second_turn_late_and_others_com
     waiter = next(one for one in stage.queues.waiting() if one.uid == "p")
     assert stage.queues.notice(waiter).reason == "TurnLost"
     assert "no scheduler by its spec.schedulerName other has asked for any pod" in stage.queues.notice(waiter).message
-    assert stage.queues.register.past.unheard_pods() == 1
+    assert stage.queues.register.lost_turns.rests.unheard_pods() == 1
     stage.queues.asked(good, now=stage.now)
     assert stage.round(after=120.0) == []
-    assert stage.queues.register.past.unheard_pods() == 1
+    assert stage.queues.register.lost_turns.rests.unheard_pods() == 1
     stage.queues.asked(stage.pods["p"], now=stage.now)
-    assert stage.queues.register.past.unheard_pods() == 0
+    assert stage.queues.register.lost_turns.rests.unheard_pods() == 0
     assert stage.round() == ["p"]
 
 
@@ -419,7 +420,7 @@ def test_a_scheduler_that_asks_during_the_second_turn_is_heard() -> None:
     stage.queues.asked(stage.pods["p"], now=stage.now)
     stage.run(after=PROMISE)
     assert [one.uid for one in stage.queues.waiting()] == ["p"]
-    assert stage.queues.register.past.unheard_pods() == 0
+    assert stage.queues.register.lost_turns.rests.unheard_pods() == 0
 
 
 def test_a_scheduler_that_was_never_heard_is_tried_again_all_the_same() -> None:

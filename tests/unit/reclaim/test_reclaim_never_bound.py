@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from aliquot_scheduler.deciding.promises import PROMISE
-from aliquot_scheduler.queues.room.claims import FIRST
+from aliquot_scheduler.queues.lost.claims import FIRST
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -90,8 +90,22 @@ def test_a_hundred_pods_of_one_user_send_away_no_more_than_that_user_may() -> No
     assert 10 <= gone <= 4 + 30
 
 
-def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
-    """The next of its pods have room made at once, and together; the one that was never bound waits on."""
+def test_pods_that_are_deleted_before_their_turn_is_lost_send_no_more_away() -> None:
+    """Others went for them all the same: after a minute, two, four, and an hour at last."""
+    stage, gone, had = Borrowed(), 0, 0.0
+    for number in range(int(6 * 3600.0 / STEP)):
+        if not any(uid.startswith("x") for uid in stage.pods):
+            stage.submit(f"x{number}", 100, queue="own", user="own")
+        coming = [uid for uid in stage.queues.register.inside.coming if uid.startswith("x")]
+        had = had if coming else stage.now
+        if coming and stage.now - had >= PROMISE - STEP:
+            stage.gone(coming[0])
+        gone += len(stage.step())
+    assert 5 <= gone <= 6 + 6
+
+
+def test_a_user_whose_pods_have_paid_is_as_everybody() -> None:
+    """The next of them have room made at once, and together; the one that was never bound waits on."""
     stage = Borrowed()
     stage.submit("x", 100, queue="own", user="own")
     assert len(stage.step()) == 1
@@ -103,6 +117,8 @@ def test_a_user_whose_pod_is_bound_is_as_everybody() -> None:
     while not waves:
         waves = len(stage.step(bound="y"))
     assert stage.pods["y"].spec.node_name
+    # As long as one card was kept for nothing.
+    stage.step(PROMISE, bound="y")
     for uid in ("z0", "z1"):
         stage.submit(uid, 100, queue="own", user="own")
     assert len(stage.step(bound="z")) == 2

@@ -29,7 +29,6 @@ from aliquot_scheduler.queues.letting_in.second_turns import SecondTurns
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
 from aliquot_scheduler.queues.lost.lost_turns import LostTurns
-from aliquot_scheduler.queues.room.claims import Claims
 from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.room.standoffs import Standoffs
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -37,7 +36,6 @@ from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
-from aliquot_scheduler.queues.waiting.past_turns import PastTurns
 from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.rules.judging import Rules
@@ -52,9 +50,9 @@ class Register:
         self.now = 0.0
         self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
         self.inside = Inside(names=names)
-        self.past = PastTurns(hall=self.hall)
-        self.lost_turns = LostTurns()
-        self.claims = Claims()
+        # Since when those wait who do.
+        self.joined: dict[str, float] = {}
+        self.lost_turns = LostTurns(hall=self.hall)
         self.standoffs = Standoffs()
         self.settings = settings
         self.stayers = Stayers(picture=picture, after=settings.hold)
@@ -101,7 +99,7 @@ class Register:
 
     def __contains__(self, uid: str) -> bool:
         """Whether anything is known of a pod."""
-        return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.past.lost
+        return uid in self.hall or uid in self.inside or uid in self.taking_over or uid in self.lost_turns.rests.lost
 
     @property
     def cards(self) -> Cards:
@@ -143,7 +141,7 @@ class Register:
                 self._changed_on_its_way(pod)
         elif pod.metadata.deletion_timestamp:
             self.pod_gone(uid)
-        elif self._is_next(pod) or uid in self.hall or uid in self.past.lost:
+        elif self._is_next(pod) or uid in self.hall or uid in self.lost_turns.rests.lost:
             self.take_as_waiting(pod)
         elif not pod.spec.scheduling_gates:
             self.taking_over.find(pod)
@@ -161,9 +159,8 @@ class Register:
         self.memory.forget(uid)
         self.taking_over.forget(uid)
         self.lost_turns.gone(uid, now=self.now)
-        self.claims.gone(uid)
         self.growth.forget(uid)
-        self.past.forget(uid)
+        self.joined.pop(uid, None)
         if uid in self.inside.bound:
             self.stale.lost(self.inside.bound[uid])
         self.release(uid)
@@ -180,7 +177,6 @@ class Register:
         self.refuges.tell_time(now)
         self.standoffs.tell_time(now)
         self.stayers.tell_time(now)
-        self.claims.tell_time(now)
         for gang in self.hall.in_vain.tell_time(now):
             self.hall.ask_anew(gang, books=self.books)
         self.books.capacity = self.cards.stock().capacity
@@ -191,7 +187,7 @@ class Register:
 
     def scheduler_asks(self, name: str, *, now: float) -> None:
         """A scheduler asks for a pod: if it was never heard before, pods that gave it up need not rest any longer."""
-        for waiter in self.past.woken(name, now=now):
+        for waiter in self.lost_turns.rests.woken(name, now=now):
             self._stand_in_line(waiter)
 
     # --- from state to state -----------------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ class Register:
         self.taking_over.forget(pod.metadata.uid)
         waiter = self._read(pod)
         self.growth.waits(pod, waiter)
-        self.past.joined.setdefault(pod.metadata.uid, self.now)
+        self.joined.setdefault(pod.metadata.uid, self.now)
         until = self.hall.rests_until(pod.metadata.uid)
         if waiter is None:
             self.leave(pod.metadata.uid)
@@ -217,7 +213,6 @@ class Register:
     def turn_lost(self, waiter: Waiter, *, lasted: float, now: float) -> None:
         """Its turn had room, and led to nothing."""
         self.lost_turns.lost(waiter, lasted=lasted, capacity=self.books.capacity, now=now)
-        self.claims.lost(waiter)
 
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
@@ -265,11 +260,10 @@ class Register:
         self.leave(uid)
         self.memory.forget(uid)
         self.growth.forget(uid)
-        self.past.forget(uid)
-        self.past.heard.placed(pod.spec.scheduler_name)
+        self.joined.pop(uid, None)
+        self.lost_turns.placed(pod)
         if waiter:
             self.lost_turns.bound(waiter, now=self.now)
-            self.claims.bound(waiter)
             self.inside.bind(waiter)
             self.stayers.runs(pod, now=self.now)
             self.books.put(waiter, self.enrolment.charge(waiter))
@@ -296,7 +290,7 @@ class Register:
         return msgspec.structs.replace(waiter, lost=times) if waiter and times else waiter
 
     def _take_as_found(self, pod: Pod) -> None:
-        self.claims.found(pod.metadata.uid, now=self.now)
+        self.lost_turns.claims.found(pod.metadata.uid, now=self.now)
         self.growth.found(pod, now=self.now)
         self.take_as_waiting(pod)
 

@@ -134,7 +134,7 @@ class Rounds:
                 members = register.books.runs.begun_by([place.waiter for place in clearing.places])
                 for member, promise in zip(members, promises, strict=False):
                     self._let_in(member, promise, rooms=rooms, now=now)
-                    register.claims.brought_in(member, now=now)
+                    register.lost_turns.claims.brought_in(member, now=now)
                 if promises:
                     register.gang_changed(clearing.candidate.first)
                 elif register.making_room.may_come_true(clearing):
@@ -145,14 +145,14 @@ class Rounds:
         sweep.room_changed()
 
     def _let_in(self, waiter: Waiter, promise: Promise, *, rooms: Rooms, now: float) -> None:
-        self.waits.add(waiter.queue, max(0.0, now - self._register.past.joined.pop(waiter.uid, now)))
+        self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
         held = self._register.let_in(waiter, promise, now=now)
         if held.off != waiter.off:
             promise = rooms.narrow(promise, self._register.inside.bounds[held.uid].narrowed(held.demand))
         self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter), run=held.run))
 
     def _next_turn(self, waiter: Waiter) -> int:
-        return max(self._turns_had(waiter.pod), self._register.past.lost.get(waiter.uid, 0)) + 1
+        return max(self._turns_had(waiter.pod), self._register.lost_turns.rests.lost.get(waiter.uid, 0)) + 1
 
     def _untold_turns(self) -> Iterator[Turn]:
         """All of a gang are told, even if the caller stops asking in the middle of it."""

@@ -111,11 +111,12 @@ class Doubts:
             _settle(doubt, now=now)
             _holds(doubt, paying[1], sign=-1)
 
-    def tell_time(self, now: float) -> list[Whose]:
-        """Who owes nothing any more is forgotten, and who has lost nothing for an hour; who they are."""
+    def tell_time(self, now: float) -> dict[Whose, bool]:
+        """Who owes nothing any more is forgotten, and who has lost nothing for an hour; and whether they have paid."""
         for doubt in self._doubts.values():
             _settle(doubt, now=now)
-        over = [who for who, one in self._doubts.items() if max(one.owes) <= 0.0 or now - one.last >= FADES]
+        settled = {who: max(one.owes) <= 0.0 for who, one in self._doubts.items()}
+        over = {who: paid for who, paid in settled.items() if paid or now - self._doubts[who].last >= FADES}
         for who in over:
             del self._doubts[who]
         if over:

@@ -65,8 +65,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 def turn_lost(register: Register, pod: Pod) -> str:
     """Of a pod whose turns have led to nothing."""
     uid, scheduler = pod.metadata.uid, pod.spec.scheduler_name
-    lost = f"its turn led to no binding ({counted(register.past.lost[uid], 'time')}); it gets a new one"
-    if not register.past.rests_unheard(uid):
+    lost = f"its turn led to no binding ({counted(register.lost_turns.rests.lost[uid], 'time')}); it gets a new one"
+    if not register.lost_turns.rests.rests_unheard(uid):
         return lost
     return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
 
@@ -151,7 +151,7 @@ class _Leader:
 
     def turn_lost(self, waiter: Waiter) -> Why | None:
         uid, register = waiter.uid, self._register
-        if uid in register.past.lost and register.hall.rests_until(uid) is not None:
+        if uid in register.lost_turns.rests.lost and register.hall.rests_until(uid) is not None:
             return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         return None
 

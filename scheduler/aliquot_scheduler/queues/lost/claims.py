@@ -4,7 +4,9 @@ Else a pod that nobody can bind (its scheduler is none that runs, a claim of its
 and again. So its next claim waits for its own pause, which doubles from the moment on at which it had the room: 15
 minutes, 30, 60, …, a day. That is seven times in the first day, and once in each that follows. And its user in that
 queue has a pause too, a minute at first and an hour at most, in which nobody goes for any pod of it; and then for one
-of them at a time. Both end when a pod of that user is bound.
+of them at a time. That of the pod ends when it is bound,
+that of the user when one of its is and it owes nothing any more (`doubts.py`). Who is gone before its turn is over has
+lost it: others went for it all the same.
 
 A leader that begins knows none of this: of a pod that it finds without a gate, and that is not bound soon, it takes the
 first pause as just begun.
@@ -60,10 +62,9 @@ class Claims:
         """The leader before us has let it in, perhaps by sending others away, and it is not bound."""
         self._pods.setdefault(uid, _Pause().longer(at=now, first=FIRST, longest=LONGEST))
 
-    def bound(self, waiter: Waiter) -> None:
-        """One of that user's pods is."""
-        self.gone(waiter.uid)
-        self._users.pop(waiter.whose, None)
+    def trusts(self, who: Whose) -> None:
+        """Pods of that user are bound, and it owes nothing."""
+        self._users.pop(who, None)
 
     def gone(self, uid: str) -> None:
         """A pod needs no turn any more."""
