@@ -223,7 +223,7 @@ class Register:
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)
         self.inside.keep_off(held.uid, held.off)
         self.books.admit(held, self.enrolment.charge(held), now=now)
-        self.second_turns.let_in(held, books=self.books, now=now)
+        self.second_turns.let_in(held, books=self.books)
         return held
 
     def let_out(self, uid: str) -> Waiter | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from operator import gt
 
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.lost.lost_turns import LostTurns
@@ -11,7 +13,7 @@ from aliquot_scheduler.queues.said.tree import Vector
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.waiter import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Waiter, summed
 
 _NOTHING = (0, 0)
 
@@ -70,31 +72,38 @@ class SecondTurns:
             return
         coming = {one.whose for one in self._inside.coming.values() if one.uid not in self._lost_turns}
         others_wait = len(lines) > 1 or any(len(line.users()) > 1 for line in lines.values())
+        below = self._lines_below(books=books)
         for queue, line in lines.items():
-            closed = doubts.closed(queue, line.users(), coming=coming, others_wait=others_wait, now=now)
-            if closed:
-                line.closed = dict.fromkeys(closed, self._most(queue, books=books))
+            if closed := doubts.closed(queue, line.users(), coming=coming, others_wait=others_wait, now=now):
+                line.closed = dict.fromkeys(closed, self._most(queue, below=below, books=books))
         self._keep_nothing_for_the_closed(now=now)
 
-    def _most(self, queue: str, *, books: Books) -> Vector:
+    def let_in(self, waiter: Waiter, *, books: Books) -> None:
+        """One has come in: of a user in doubt no other does now that has lost no turn itself."""
+        line = self._hall.lines.get(waiter.queue)
+        if line and waiter.uid not in self._lost_turns and waiter.whose in self._lost_turns.doubts:
+            below = self._lines_below(books=books)
+            line.closed[waiter.user] = self._most(waiter.queue, below=below, books=books)
+
+    def _lines_below(self, *, books: Books) -> Counter[str]:
+        """In how many lines anybody waits below each queue, its own counted."""
+        path = books.ledger.tree.path
+        return Counter(name for queue in self._hall.lines for name in path(queue))
+
+    def _most(self, queue: str, *, below: Mapping[str, int], books: Books) -> Vector:
         """What those may ask who come all the same: what of a guarantee is of use to nobody else who waits."""
-        lines, tree = self._hall.lines, books.ledger.tree
+        tree, line = books.ledger.tree, self._hall.lines[queue]
         accounts = [books.ledger.accounts[name] for name in tree.path(queue)[:-1]]
         owner = next((one for one in accounts if any(one.node.guarantee)), None)
-        if owner is None:
-            return _NOTHING
-        there = [name for name in lines if owner.node.name in tree.path(name)]
-        if len(there) > 1 or len(lines[queue].users()) > 1:
+        if owner is None or below[owner.node.name] > 1 or len(line.users()) > 1:
             return _NOTHING
         return tuple(max(0, due - used) for due, used in zip(owner.node.due, owner.used, strict=False))
 
     def _keep_nothing_for_the_closed(self, *, now: float) -> None:
         """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
         for waiter in filter(None, map(self._hall.standing, self._memory.patience.impatient(now=now))):
-            if waiter.user in self._hall.lines[waiter.queue].closed and waiter.uid not in self._lost_turns:
+            line = self._hall.lines[waiter.queue]
+            asked = summed(line.mates(waiter)) if waiter.gang else waiter.amounts
+            most = line.closed.get(waiter.user, asked)
+            if waiter.uid not in self._lost_turns and any(map(gt, asked, most)):
                 self._memory.forget(waiter.uid)
-
-    def let_in(self, waiter: Waiter, *, books: Books, now: float) -> None:
-        """One has come in: of a user in doubt no other does now that has lost no turn itself."""
-        if waiter.uid not in self._lost_turns and waiter.whose in self._lost_turns.doubts:
-            self.close_lines(books=books, now=now)
