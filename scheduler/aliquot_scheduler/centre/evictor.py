@@ -1,9 +1,9 @@
 """Has those go who have to go for others: asks what is decided, then the API server, one pod after the other.
 
 Whom a disruption budget keeps, or a webhook, is left alone for a while: somebody else goes, or nobody. Budgets are read
-before anything is decided, so that is rare. Of several who go for one each is asked when those before it have been
-granted, those whom budgets cover first: so whom a budget keeps has sent nobody in vain. Whatever is said of one pod,
-those who go for others are asked: else a single pod that can't be evicted would keep everybody from what is theirs.
+before anything is decided, so that is rare; and of several who go for one those whom budgets cover are asked first, the
+others once all of them have been granted, so whom a budget keeps has sent nobody in vain. Whatever is said of one pod,
+the others are asked: else a single pod that can't be evicted would keep everybody from what is theirs.
 
 Before anybody is asked, those for whom it is say where room is made for them: whoever leads next reads that, who is on
 the way out and who waits, and goes on.
@@ -140,10 +140,12 @@ class Evictor:
         register = self._turns.register
         clearings, bound = register.clearings, register.inside.bound
         for clearing in clearings:
-            # Those after one of whom no answer came would go for nothing if it is kept.
-            victim = next(iter(clearings.unasked(clearing, bound=bound)), None)
-            if victim and victim.uid not in but and self._rooms.has_told(clearing):
-                return victim, _makes_room(clearing, victim)
+            unasked = clearings.unasked(clearing, bound=bound)
+            # The others would go for nothing if one of these is kept.
+            first = [victim for victim in unasked if victim.uid in clearing.covered]
+            for victim in first or unasked:
+                if victim.uid not in but and self._rooms.has_told(clearing):
+                    return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.uid
             if uid not in but and not clearings.was_asked(uid) and self._moved.has_told(refuge):

@@ -131,12 +131,13 @@ class Consolidation:
                 self._prices[candidate.number] = _Price(lost=plan, until=now + _COOLDOWN)
                 continue
             self._allowance.used(len(plan.moves))
-            who = tuple(one.waiter for one in residents.in_turn(move.who for move in plan.moves))
+            who = tuple(move.who.waiter for move in plan.moves)
             return Clearing(
                 candidate=candidate,
                 places=(plan.place,),
                 victims=who,
                 moves=tuple(move.to for move in plan.moves),
+                covered=residents.covered(move.who for move in plan.moves),
                 until=now + longest_grace(who, most=self._queues.register.clearings.max_grace) + OVERDUE,
             )
         return None

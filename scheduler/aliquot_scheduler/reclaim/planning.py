@@ -280,7 +280,8 @@ class Planner:
         return Clearing(
             candidate=candidate,
             places=tuple(search.places),
-            victims=tuple(one.waiter for one in self._residents.in_turn(victims, aside=aside)),
+            victims=tuple(one.waiter for one in victims),
+            covered=self._residents.covered(victims, aside=aside),
             moves=tuple(place for _, place in search.moves),
             against_budgets=aside,
             until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,

@@ -184,12 +184,14 @@ class Residents:
         self._by_no_budget |= kept
         return kept
 
-    def in_turn(self, going: Iterable[Resident], *, aside: Collection[str] = ()) -> list[Resident]:
-        """In which order they are asked: those first whom a budget may keep by then, so that nobody went for nothing.
+    def covered(self, going: Iterable[Resident], *, aside: Collection[str] = ()) -> frozenset[str]:
+        """Whom of these a budget may keep by the time they are asked (UIDs): not those whose budget is set aside."""
+        return frozenset(one.uid for one in going if one.uid in self.guarded and one.uid not in aside)
 
-        Of those whose budget is set aside (UIDs) none keeps them.
-        """
-        return sorted(going, key=lambda one: one.uid not in self.guarded or one.uid in aside)
+    def in_turn(self, going: Sequence[Resident]) -> list[Resident]:
+        """In which order they are asked: those first whom a budget may keep by then."""
+        covered = self.covered(going)
+        return sorted(going, key=lambda one: one.uid not in covered)
 
     def with_it(self, one: Resident, *, gone: Collection[str]) -> list[Resident] | None:
         """Who goes if this one does: of a gang that has none to spare, all who may; None if one is kept for now."""

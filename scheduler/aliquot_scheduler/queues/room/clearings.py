@@ -57,6 +57,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     until_wall: float | None = None
     # Of victims who are moved: where room is kept for those who come in their place.
     moves: tuple[Place, ...] = ()
+    # Victims (UIDs) whom a disruption budget may keep by the time they are asked: the others are asked after them.
+    covered: frozenset[str] = frozenset()
     # Of victims (UIDs) whose disruption budget is set aside for it.
     against_budgets: frozenset[str] = frozenset()
 
