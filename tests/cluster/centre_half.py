@@ -161,10 +161,13 @@ class CentreHalf:
         """How often kube-scheduler has asked so, whichever replica."""
         return sum(replica.calls(verb) for replica in self.replicas)
 
-    def point_scheduler_at(self, replica: Replica, *, plain_pods: bool = False, own_weights: bool = False) -> None:
+    def point_scheduler_at(
+        self, replica: Replica, *, plain_pods: bool = False, own_weights: bool = False, spared: bool = True
+    ) -> None:
         """Let kube-scheduler ask this replica, as the Service would; of pods without slices too, if that is said.
 
-        Or with its own weights, and so for coarse grades, as the profile's comment has it.
+        Or with its own weights, and so for coarse grades, as the profile's comment has it. With `spared` it asks before
+        it evicts for pods without slices, too.
         """
         config = yaml.safe_load(PROFILE.read_text())
         if own_weights:
@@ -184,8 +187,8 @@ class CentreHalf:
         }
         # Nobody waits for its grades, but a test for what comes of them.
         plain = yaml.safe_load(PLAIN_PODS.read_text()) | {"httpTimeout": "30s"}
-        spared = yaml.safe_load(SPARED_SLICES.read_text())
-        entries = [*config["extenders"], spared, *([plain] if plain_pods else [])]
+        asks_before = yaml.safe_load(SPARED_SLICES.read_text())
+        entries = [*config["extenders"], *([asks_before] if spared else []), *([plain] if plain_pods else [])]
         config["extenders"] = [entry | where for entry in entries]
         plane = self.cluster.control_plane
         plane.scheduler.stop()

@@ -18,6 +18,7 @@ from aliquot_cli.sections import SECTIONS
 from aliquot_core.names import LEADER_LEASE, LONGEST_NAME, PACE_LEASE, Names
 from aliquot_core.settings import Sources
 from aliquot_scheduler.admission.profile import at_odds
+from aliquot_scheduler.admission.routes import SPARE
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 from aliquot_scheduler.rules.expressions import RuleSettings
@@ -357,17 +358,21 @@ def test_cert_manager_makes_what_the_centre_and_its_callers_show() -> None:
     assert "webhookconfigurations" not in roles
 
 
-@pytest.mark.parametrize(("value", "actions"), [("Warn", ["Warn", "Audit"]), ("Deny", ["Deny"])])
-def test_evictions_by_priority_are_told_or_refused(value: str, actions: list[str]) -> None:
-    """Of all whom the values name as kube-schedulers."""
+@pytest.mark.parametrize(("value", "asked"), [("Warn", False), ("Deny", True)])
+def test_evictions_by_priority_are_told_and_refused_where_that_is_wanted(value: str, *, asked: bool) -> None:
+    """Of all whom the values name as kube-schedulers; and by the centre alone, which says what ends their tries."""
     values = {"evictionByPriority": value, "kubeSchedulerUsers": ["system:kube-scheduler", "mine"]}
     objects, name = template(values), "aliquot-evictions"
-    assert of_kind(objects, "ValidatingAdmissionPolicyBinding")[name]["spec"]["validationActions"] == actions
-    policy = of_kind(objects, "ValidatingAdmissionPolicy")[name]
-    assert (
-        policy["spec"]["matchConditions"][0]["expression"]
-        == "request.userInfo.username in ['system:kube-scheduler','mine']"
+    actions = of_kind(objects, "ValidatingAdmissionPolicyBinding")[name]["spec"]["validationActions"]
+    assert actions == ["Warn", "Audit"]
+    told = of_kind(objects, "ValidatingAdmissionPolicy")[name]["spec"]["matchConditions"]
+    assert told[0]["expression"] == "request.userInfo.username in ['system:kube-scheduler','mine']"
+    webhooks = of_kind(objects, "ValidatingWebhookConfiguration")["aliquot"]["webhooks"]
+    found = [one for one in webhooks if one["name"] == "evictions.aliquot.dev"]
+    assert [(one["clientConfig"]["service"]["path"], one["failurePolicy"]) for one in found] == (
+        [(SPARE, "Ignore")] if asked else []
     )
+    assert all(one["matchConditions"][:2] == told for one in found)
 
 
 @pytest.mark.parametrize(

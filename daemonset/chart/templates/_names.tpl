@@ -109,3 +109,15 @@ c.?resources.?limits.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/')
 {{- define "ours" -}}
 is written by Aliquot's scheduler only: leave it out of a pod that you create, copy or restore, and as it is on one that is there
 {{- end }}
+{{- /* Of writes on pods and their status, those by which a kube-scheduler sends a victim away: it tells it first, by the
+condition DisruptionTarget, then deletes it. Neither names the pod for which it is. Where the first is refused no condition
+stays on a pod that lives, by which a Job would not count its next failure. */ -}}
+{{- define "evicts" -}}
+- name: a-kube-scheduler
+  expression: >-
+    request.userInfo.username in {{ toJson .Values.kubeSchedulerUsers | replace "\"" "'" }}
+- name: evicts
+  expression: >-
+    request.operation == 'DELETE' || [object, oldObject].map(one, one.?status.?conditions.orValue([]).exists(c,
+    c.type == 'DisruptionTarget' && c.status == 'True' && c.?reason.orValue('') == 'PreemptionByScheduler')) == [true, false]
+{{- end }}

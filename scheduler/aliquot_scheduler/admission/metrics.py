@@ -16,6 +16,7 @@ class Endpoint(StrEnum):
     MUTATE = "mutate"
     VALIDATE = "validate"
     VALIDATE_QUEUE = "validate-queue"
+    SPARE = "spare"
 
 
 class Outcome(StrEnum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -136,6 +137,12 @@ def encode_refused(uid: str, *, problems: Sequence[str], warnings: Sequence[str]
     message = told[0] if len(told) == 1 else "".join(f"\n- {problem}" for problem in told)
     status = {"status": "Failure", "code": UNPROCESSABLE, "message": message}
     return _answer(uid, {"allowed": False, "status": status}, warnings=warnings)
+
+
+def encode_not_there(uid: str, *, why: str) -> bytes:
+    """Refuse it as of one that is gone."""
+    status = {"status": "Failure", "code": HTTPStatus.NOT_FOUND, "reason": "NotFound", "message": why}
+    return _answer(uid, {"allowed": False, "status": status}, warnings=())
 
 
 def first_of(problems: Sequence[str]) -> list[str]:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 MUTATE = f"/{Endpoint.MUTATE}"
 VALIDATE = f"/{Endpoint.VALIDATE}"
 VALIDATE_QUEUE = f"/{Endpoint.VALIDATE_QUEUE}"
+SPARE = f"/{Endpoint.SPARE}"
 # The API server takes objects of 1.5 MiB (etcd's limit); a change brings two of them.
 LARGEST_BODY = 3 * 1024 * 1024
 # The configurations that call us say after how long the API server gives up.
@@ -45,6 +46,9 @@ def admission_routes(
     async def mutating(body: bytes) -> bytes:
         return admission.mutating(body)
 
+    async def sparing(body: bytes) -> bytes:
+        return admission.sparing(body)
+
     def served(endpoint: Endpoint, answer: _Answer) -> web.RouteDef:
         async def handle(request: web.Request) -> web.Response:
             begun, outcome = clock.monotonic(), Outcome.FAILED
@@ -60,6 +64,7 @@ def admission_routes(
         served(Endpoint.MUTATE, mutating),
         served(Endpoint.VALIDATE, admission.validating),
         served(Endpoint.VALIDATE_QUEUE, admission.validating_queue),
+        served(Endpoint.SPARE, sparing),
     ]
 
 

@@ -1,7 +1,7 @@
 """Pods with slices that a kube-scheduler evicts for pods without, by priority alone: nothing of ours asked for it.
 
-It tells the victim by a condition before it deletes it. Where it asks us before (daemonset/spared-slices.yaml), or a
-policy refuses it (daemonset/manifests/26-evictions.yaml), there is none of these; else people are to see who it was.
+It tells the victim by a condition before it deletes it. Where it asks us before (daemonset/spared-slices.yaml), or our
+webhook refuses it (`admission/sparing.py`), there is none of these; else people are to see who it was.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,14 +13,16 @@ import pytest
 
 from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE
+from aliquot_scheduler.admission.sparing import NOBODY_GOES
 from aliquot_scheduler.deciding.desk import Said
 from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
+from cluster.charts import template
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
+from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError
 from cluster.harness.pods import pod, stays
-from cluster.installed import manifests
 from cluster.node_half import NodeHalf
 from cluster.refusals import LEASES
 from support.lateness import Lateness
@@ -31,6 +34,7 @@ TWO_HEART_BEATS, LOOKS_AGAIN = 10.0, 3.0
 READS_AND_BINDS = 5.0
 # The pod comes to its turn, is bound and starts.
 NEIGHBOURS_WITHIN = 15.0
+SPARED = "kept from eviction by priority"
 
 
 def test_a_turn_that_leads_to_no_binding_is_taken_back_and_comes_again(
@@ -127,8 +131,8 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
 ) -> None:
     """Where kube-scheduler has daemonset/spared-slices.yaml as it stands; whoever has no slice goes as ever.
 
-    Of what runs the cluster it finds anybody. While no replica is there to answer all is as without the entry:
-    preemption of a cluster hangs on nobody; but where the policy denies it nobody goes who has a slice.
+    For what runs the cluster anybody goes. While no replica is there to answer all is as without the entry: preemption
+    of a cluster hangs on nobody.
     On each node a slice holds 60 % of the CPU and a pod without one 30.
     """
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
@@ -163,61 +167,79 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
             cluster.wait_for(
                 "it to be told", lambda: centre.logged("a pod with slices is evicted by its priority") or None
             )
-            (kept,) = [one for one in slices if not _goes(cluster, one)]
             centre.replicas[0].process.stop()
             try:
-                with _denied(cluster, kept):
-                    more = important("more", 55)
-                    _stays(cluster, kept, asked_for=more)
-                cluster.wait_for_phase(more, "Running", timeout=90)
+                cluster.wait_for_phase(important("more", 55), "Running", timeout=90)
             finally:
                 centre.replicas[0].start()
         finally:
             cluster.delete(system, gracePeriodSeconds=0)
 
 
-def _goes(cluster: ClusterHarness, made: Json) -> bool:
-    now = cluster.api.find(cluster.api.path_of(made))
-    return now is None or "deletionTimestamp" in now["metadata"]
+def test_a_kube_scheduler_that_can_t_be_told_to_ask_evicts_nobody_who_has_a_slice(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Where the values say evictionByPriority: Deny; it does not try again and again, and what it told goes with it.
 
+    While no replica answers it evicts as ever. A slice holds 60 % of a node's CPU.
+    """
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
+    cluster.apply({**high, "value": 1_000_000})
+    node = cluster.api.get("/api/v1/nodes/node1")
+    held = asking("slice", namespace, 400, 100_000, lasting=True, nodeSelector={ZONE: "node1"})
+    kept = _running(cluster, held, _milli_cpu(node) * 6 // 10)
+    centre.point_scheduler_at(centre.replicas[0], spared=False)
+    try:
+        with _denied(cluster, centre, kept), cluster.namespace("tenant-b") as tenant:
+            before = len(centre.logged(SPARED))
 
-def _stays(cluster: ClusterHarness, kept: Json, *, asked_for: Json) -> None:
-    """Though kube-scheduler tries again and again; and what it told its victim first is refused too."""
-    cluster.wait_for("it to be refused, and again", lambda: _refused(cluster, asked_for) > 1 or None)
-    assert not _goes(cluster, kept)
-    assert "DisruptionTarget" not in {one["type"] for one in cluster.current(kept)["status"]["conditions"]}
+            def important(name: str) -> Json:
+                wanted = pod(name, stays(), namespace=tenant, priorityClassName="aliquot-test-high")
+                wanted["spec"]["nodeSelector"] = {ZONE: "node1"}
+                return cluster.create_pod(_requesting(wanted, _milli_cpu(node) * 6 // 10))
 
-
-def _refused(cluster: ClusterHarness, made: Json) -> int:
-    """How often kube-scheduler was refused to tell a victim that it goes for this pod."""
-    lines = cluster.control_plane.scheduler.log.read_text(errors="replace").splitlines()
-    name = f"{made['metadata']['namespace']}/{made['metadata']['name']}"
-    return sum("'aliquot-evictions'" in line and f'preemptor="{name}"' in line for line in lines)
+            more = important("more")
+            cluster.wait_for("it to be refused", lambda: centre.logged(SPARED)[before:] or None)
+            cluster.wait_for("it to be nominated", lambda: cluster.current(more)["status"].get("nominatedNodeName"))
+            told = cluster.current(kept)
+            assert "deletionTimestamp" not in told["metadata"]
+            assert "DisruptionTarget" not in {one["type"] for one in told["status"]["conditions"]}
+            centre.replicas[0].process.stop()
+            assert len(centre.logged(SPARED)[before:]) <= 3
+            # What is nominated there counts for the next one.
+            cluster.delete(more, gracePeriodSeconds=0)
+            cluster.wait_for_phase(important("again"), "Running", timeout=90)
+    finally:
+        if not centre.replicas[0].process.running:
+            centre.replicas[0].start()
+        centre.point_scheduler_at(centre.replicas[0])
 
 
 @contextmanager
-def _denied(cluster: ClusterHarness, kept: Json) -> Iterator[None]:
-    """The policy of daemonset/manifests/26-evictions.yaml denies, and that is in force."""
-    objects = list(manifests("26-evictions"))
-    for obj in objects:
-        if obj["kind"].endswith("Binding"):
-            obj["spec"]["validationActions"] = ["Deny"]
-        cluster.apply(obj)
+def _denied(cluster: ClusterHarness, centre: CentreHalf, kept: Json) -> Iterator[None]:
+    """The webhook of daemonset/chart for that is in force, and asks the centre's first replica."""
+    name, authority = "ValidatingWebhookConfiguration", base64.b64encode(centre.authority.read_bytes()).decode()
+    (found,) = (one for one in template({"evictionByPriority": "Deny"}) if one["kind"] == name)
+    (webhook,) = (one for one in found["webhooks"] if one["name"] == "evictions.aliquot.dev")
+    path = webhook["clientConfig"]["service"]["path"]
+    url = f"https://{LOOPBACK}:{centre.replicas[0].port}{path}"
+    webhook["clientConfig"] = {"url": url, "caBundle": authority}
+    # A second is little beside a cluster that starts.
+    cluster.apply({**found, "webhooks": [webhook | {"timeoutSeconds": 10}]})
     scheduler = cluster.api_as("system:kube-scheduler")
 
     def refuses() -> bool:
         try:
             scheduler.request("DELETE", cluster.api.path_of(kept), query={"dryRun": "All"})
         except ApiError as error:
-            return "aliquot-evictions" in str(error)
+            return NOBODY_GOES in str(error)
         return False
 
     try:
-        cluster.wait_for("the policy to be in force", lambda: refuses() or None)
+        cluster.wait_for("the webhook to be in force", lambda: refuses() or None)
         yield
     finally:
-        for obj in objects:
-            cluster.delete(obj)
+        cluster.delete(found)
 
 
 def _requesting(wanted: Json, milli: int) -> Json:
