@@ -1,7 +1,8 @@
 """Queues that change are read once for all changes that came meanwhile.
 
-By another tree everybody is put down anew: 2 s with 5,000 who wait on 1,000 nodes, while nobody is answered. A hundred
-queues that are created together would cost that a hundred times.
+By another tree everybody is counted anew: 0.1 s with 5,000 who wait on 1,000 nodes, while nobody is answered, and 2 s
+where a model is named of which no queue spoke before, or none does any more. A hundred queues that are created together
+would cost that a hundred times.
 """
 
 from __future__ import annotations

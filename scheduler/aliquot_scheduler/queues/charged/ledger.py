@@ -71,13 +71,13 @@ class Ledger:
         self._guaranteed: dict[str, tuple[int, ...]] = {}
         # A queue's accounts up to the root: an event asks for each of 200 a few times.
         self._paths: dict[str, list[Account]] = {}
-        # From below: what is held back of a queue counts what is held back of those below it.
-        for account in sorted(self.accounts.values(), key=lambda account: -len(account.node.path)):
+        # What is held back of a queue counts what is held back of those below it.
+        self._from_below = sorted(self.accounts.values(), key=lambda account: -len(account.node.path))
+        for account in self._from_below:
             if account.node.name != ROOT:
                 below = self.accounts[account.node.path[1]].sure_below
                 below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
-            for dimension in range(self._cards):
-                self._hold(account, dimension)
+        self._hold_everywhere()
 
     # --- events ------------------------------------------------------------------------------------------------------
     def charge(self, holder: str, charge: Charge) -> None:
@@ -93,6 +93,22 @@ class Ledger:
         """Charge a holder with nothing."""
         if charge := self._charges.pop(holder, None):
             self._move(charge, -1)
+
+    def charge_all(self, charges: Mapping[str, Charge]) -> None:
+        """Charge these holders, none of whom is charged yet: at once for each queue, for there are thousands."""
+        sums: dict[tuple[str, bool], list[int]] = {}
+        for charge in charges.values():
+            so_far = sums.setdefault((charge.queue, charge.firm), [0] * self.width)
+            so_far[:] = map(add, so_far, charge.amounts)
+        self._charges.update(charges)
+        for (queue, firm), amounts in sums.items():
+            self._move(Charge(queue=queue, amounts=tuple(amounts), firm=firm), +1)
+
+    def ask_all(self, asks: Mapping[tuple[str, Ask], int]) -> None:
+        """So many ask each of these: what is held back is counted once, when all are there."""
+        for (queue, ask), times in asks.items():
+            self._count(self._path(queue), ask, sign=times)
+        self._hold_everywhere()
 
     def ask(self, queue: str, ask: Ask) -> None:
         """So much that could be let in, all at once, waits in the queue."""
@@ -257,6 +273,11 @@ class Ledger:
         """So many more who ask so much count at all; what is held back is to be counted anew."""
         for dimension, amount in enumerate(amounts):
             path[0].wanted[dimension] += times * amount
+
+    def _hold_everywhere(self) -> None:
+        for account in self._from_below:
+            for dimension in range(self._cards):
+                self._hold(account, dimension)
 
     def _hold_all(self, path: Sequence[Account], dimensions: Iterable[int]) -> None:
         for dimension in dimensions:

@@ -28,6 +28,7 @@ class Beyond:
         self._tree = tree
         self._cards = cards
         self._idle = Ledger(tree)
+        self._anything_kept = any(any(node.kept) for node in tree.nodes.values())
         # By queue, and who asks (their shapes, by number).
         self._kept: dict[tuple[str, tuple[int, ...]], _Kept | None] = {}
         self._capacity: tuple[int, ...] = ()
@@ -70,6 +71,8 @@ class Beyond:
 
     def _kept_from(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
         """Why it would wait for ever even if it were alone: others keep what they don't use, there or of all."""
+        if not self._anything_kept:
+            return ""
         wanted = members[0].queue, tuple(member.number for member in members)
         if wanted not in self._kept:
             self._kept[wanted] = self._who_keeps(members[0].queue, asked_by(members))

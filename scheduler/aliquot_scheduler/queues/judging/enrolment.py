@@ -70,6 +70,12 @@ class Enrolment:
         self._lasting = cards.ground.lasting
         self._could: dict[HostAsk, int] = {}
 
+    def graft(self, tree: Tree) -> None:
+        """Other queues, who count the same things: shapes come to what they did."""
+        self._tree = tree
+        self._barred.clear()
+        self._beyond = Beyond(tree=tree, cards=self._cards)
+
     def outdated(self) -> bool:
         """Whether hardware or nodes' labels have changed so that any shape comes to something else now."""
         lasting, asks = self._lasting, self._asks_that_changed()
@@ -104,6 +110,10 @@ class Enrolment:
     def waiter(self, pod: Pod) -> Waiter | None:
         """The pod as one that waits; None if it asks for nothing that can be read."""
         return self._read(pod)
+
+    def is_read_otherwise(self, waiter: Waiter) -> bool:
+        """Whether one that waits may be kept off other models by now than when it was read."""
+        return bool(waiter.off) or self._within_limits((waiter,))[0] is not waiter
 
     def anew(self, was: Waiter) -> Waiter:
         """One that was let in, as it counts by now, where it was let in; kept off what it was kept off, and no more.

@@ -33,7 +33,11 @@ class Change(Enum):
 
 
 class Planting:
-    """All of it; `tree`, `cards` and `enrolment` are of when `plant_anew` was called last."""
+    """All of it; `tree`, `cards` and `enrolment` are of when `plant_anew` was called last, or `graft`."""
+
+    tree: Tree
+    cards: Cards
+    enrolment: Enrolment
 
     def __init__(self, *, names: Names, picture: Picture, user_label: str, rules: Rules) -> None:
         self._names = names
@@ -71,6 +75,19 @@ class Planting:
             return Change.EVERYTHING
         return Change.NOTHING if looks == self._looks else Change.LOOKS
 
+    def graft(self) -> bool:
+        """By the queues of now, as long as they count the same things; if they don't, all is to be planted anew.
+
+        Then shapes and cards are what they were, and nobody need be read anew but whom the tree treats otherwise.
+        """
+        tree = plant(self._specs, hardware=self._hardware)
+        if (tree.dimensions, tree.queueless) != (self.tree.dimensions, self.tree.queueless):
+            return False
+        self.count += 1
+        self.tree = tree
+        self.enrolment.graft(tree)
+        return True
+
     def plant_anew(self) -> None:
         """By the hardware of now."""
         self._hardware = self._hardware_now()
@@ -79,7 +96,7 @@ class Planting:
 
     def _plant(self) -> None:
         self.count += 1
-        self.tree: Tree = plant(self._specs, hardware=self._hardware)
+        self.tree = plant(self._specs, hardware=self._hardware)
         self.cards = Cards(picture=self._picture, dimensions=self.tree.dimensions, names=self._names, rules=self._rules)
         self.enrolment = Enrolment(
             names=self._names,

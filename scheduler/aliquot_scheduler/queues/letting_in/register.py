@@ -2,7 +2,8 @@
 
 Theory of operation. The watch tells of pods, queues and namespaces, and turns (`turns.py`) of what came of them; each
 moves a pod from one state to the next. Whoever is let in is charged in the books, whoever waits in a line is counted
-there as asking. When other queues or other hardware make any shape come to something else, everybody is put down anew.
+there as asking. When other queues or other hardware make any shape come to something else, everybody is put down anew;
+when queues are edited that count the same things, all stay as they were read but those who wait otherwise.
 
 What must always hold: a pod is in one state; it is charged exactly if it is let in or bound, and asks only if it
 stands in a line (`hall.py` says when).
@@ -119,7 +120,10 @@ class Register:
     def queues_seen(self, specs: Mapping[str, QueueSpec]) -> None:
         """These are all queues there are now."""
         if self._planting.queues_seen(specs):
-            self._replant()
+            if self._planting.graft():
+                self._graft()
+            else:
+                self._replant()
 
     def namespace_seen(self, name: str, *, queue: str) -> None:
         """A namespace's own queue, by its label; empty if it names none, or is gone."""
@@ -336,6 +340,20 @@ class Register:
         self.hall.look_anew(books=self.books)
         self.growth.look_anew()
 
+    def _graft(self) -> None:
+        """Other queues that count the same things: who is in holds what it did, and few wait otherwise."""
+        moved = [waiter for waiter in self.hall if self._waits_otherwise(waiter)]
+        self.books.graft(self._planting.tree, capacity=self.cards.stock().capacity)
+        self.growth.replant(now=self.now)
+        self.hall.graft([waiter.uid for waiter in moved], books=self.books)
+        for waiter in moved:
+            self.take_as_waiting(waiter.pod)
+        self._others_may_come()
+
+    def _waits_otherwise(self, waiter: Waiter) -> bool:
+        why = self.enrolment.why_never(waiter)
+        return why != self.hall.why_nowhere(waiter.uid) or self.enrolment.is_read_otherwise(waiter)
+
     def _replant(self) -> None:
         """Other queues or hardware: everybody is put down anew, in the states they are in."""
         self._planting.plant_anew()
@@ -348,6 +366,10 @@ class Register:
                 self.books.put(states[uid], self.enrolment.charge(states[uid]))
         for waiter in waiting:
             self.take_as_waiting(waiter.pod)
+        self._others_may_come()
+
+    def _others_may_come(self) -> None:
+        """By other queues: nothing of what was refused, and of what room is made for, need be so any more."""
         self.making_room.call_off_unwanted()
         self.memory.everything_changed(now=self.now)
         self.standoffs.forget()

@@ -42,12 +42,15 @@ class Books:
 
     def replant(self, tree: Tree, *, capacity: Sequence[int]) -> None:
         """Another tree, of other dimensions: everybody who holds something is to be put down again."""
-        self.capacity = capacity
-        self._queues_touched |= self.ledger.accounts.keys() | tree.nodes.keys()
-        self.usage.forget(self.ledger.accounts.keys() - tree.nodes.keys())
-        self.ledger = Ledger(tree)
+        self._begin_anew(tree, capacity=capacity)
         self.users.nobody_holds()
         self.of_namespaces.clear()
+
+    def graft(self, tree: Tree, *, capacity: Sequence[int]) -> None:
+        """Another tree of the same dimensions: everybody holds what they did; who asks is to be told again."""
+        charges = self.ledger.charges()
+        self._begin_anew(tree, capacity=capacity)
+        self.ledger.charge_all(charges)
 
     def put(self, waiter: Waiter, charge: Charge) -> None:
         """Charge a pod with exactly this."""
@@ -131,6 +134,12 @@ class Books:
     def shares(self, *, now: float) -> Shares:
         """Everybody's shares, to order a round of turns by."""
         return Shares(ledger=self.ledger, usage=self.usage, users=self.users, capacity=self.capacity, now=now)
+
+    def _begin_anew(self, tree: Tree, *, capacity: Sequence[int]) -> None:
+        self.capacity = capacity
+        self._queues_touched |= self.ledger.accounts.keys() | tree.nodes.keys()
+        self.usage.forget(self.ledger.accounts.keys() - tree.nodes.keys())
+        self.ledger = Ledger(tree)
 
     def _idle_sums(self) -> tuple[dict[str, tuple[int, int]], dict[Whose, tuple[int, int]]]:
         """What stands idle for those who wait in each queue and below it, and for each user."""

@@ -9,7 +9,9 @@ needs to start, and for each of the others apart. A pod is in one of the three p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 
 from aliquot_core.names import Names
@@ -25,6 +27,9 @@ from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]
+# What one asks, each part by the UID of the first pod that it is of; what a gang needs to start comes first.
+Asks = Mapping[str, Ask]
+_NOTHING: Asks = {}
 # Why these can't be let in together, whatever others do; empty if they could.
 WhyNever = Callable[[Sequence[Waiter]], str]
 
@@ -38,8 +43,8 @@ class Hall:
         self.in_vain = InVain(patience=patience, hold=hold)
         self.lines: dict[str, Line] = {}
         self._in_line: dict[str, str] = {}
-        # What each pod, or each gang, asks at once.
-        self._asking: dict[Asker, list[Ask]] = {}
+        # What each pod, or each gang, asks at once, by the first pod of it: thousands may be of one gang.
+        self._asking: dict[Asker, Asks] = {}
         # The gangs among them.
         self._starting: set[tuple[str, str, GangKey]] = set()
         # Gangs that can't start, whatever others do, and why.
@@ -111,7 +116,7 @@ class Hall:
 
     def asked_by(self, uid: str) -> Sequence[Ask]:
         """What one who is of no group asks in its line."""
-        return self._asking.get(uid, ())
+        return tuple(self._asking.get(uid, _NOTHING).values())
 
     def lost(self, times: Collection[str]) -> list[Waiter]:
         """Of these pods those who stand in a line."""
@@ -201,36 +206,48 @@ class Hall:
         """Let one ask, or its gang if it could start; of who is gone by now only its gang does."""
         who, mates = _asker(waiter), self._mates(waiter)
         self._never.pop(who, None)
-        asked, asks = self._asking.pop(who, []), self._asks(who, mates, books=books)
+        asked = self._asking.pop(who, _NOTHING)
+        asks = self._asks(who, mates, asked=asked, books=books)
         if isinstance(who, tuple):
             self._starting.discard(who)
+        self._put_down(who, asks)
+        for uid, ask in asked.items():
+            if asks.get(uid) != ask:
+                books.ledger.ask_no_more(waiter.queue, ask)
+        for uid, ask in asks.items():
+            if asked.get(uid) != ask:
+                books.ledger.ask(waiter.queue, ask)
+
+    def _put_down(self, who: Asker, asks: Asks) -> None:
         if asks:
             self._asking[who] = asks
-            if isinstance(who, tuple) and not asks[0].quiet:
+            if isinstance(who, tuple) and not _is_quiet(asks):
                 self._starting.add(who)
-        if asks != asked:
-            for ask in asked:
-                books.ledger.ask_no_more(waiter.queue, ask)
-            for ask in asks:
-                books.ledger.ask(waiter.queue, ask)
 
     def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
         if waiter.group:
             return self.lines[waiter.queue].mates(waiter)
         return (waiter,) if waiter.uid in self._in_line else ()
 
-    def _asks(self, who: Asker, mates: Sequence[Waiter], *, books: Books) -> list[Ask]:
+    def _asks(self, who: Asker, mates: Sequence[Waiter], *, asked: Asks, books: Books) -> Asks:
         # A held queue lets nobody in, so nothing is held back for it.
         if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
-            return []
+            return _NOTHING
         needed = books.runs.still_needed(mates[0])
         if len(mates) < needed:
-            return []
+            return _NOTHING
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
-            return []
-        asks = [asked_by(mates[:needed]), *(asked_by((one,)) for one in mates[needed:])]
-        return [ask._replace(quiet=True) for ask in asks] if self.in_vain.is_quiet(mates[0]) else asks
+            return _NOTHING
+        quiet = self.in_vain.is_quiet(mates[0])
+        asks = {mates[0].uid: asked_by(mates[:needed], quiet=quiet)}
+        if len(mates) > needed:
+            # Who asked for itself before asks the same: it would have left if it were otherwise.
+            first, known = next(iter(asked), ""), asked if quiet == _is_quiet(asked) else _NOTHING
+            for one in mates[needed:]:
+                ask = known.get(one.uid) if one.uid != first else None
+                asks[one.uid] = ask or asked_by((one,), quiet=quiet)
+        return asks
 
     def rested(self, now: float) -> list[Waiter]:
         """Those whose rest is over; they are to join anew."""
@@ -282,6 +299,33 @@ class Hall:
         line = self.lines.get(waiter.queue)
         return gathering(waiter, line=line, musters=self.musters, books=books, names=names)
 
+    def graft(self, moved: Collection[str], *, books: Books) -> None:
+        """By other books: all in lines ask again but these, who are to be taken as waiting anew."""
+        self.in_vain.clear()
+        self._asking.clear()
+        self._starting.clear()
+        gone = [
+            (self.lines[queue], self._take_out(uid, queue)) for uid in moved if (queue := self._in_line.pop(uid, ""))
+        ]
+        asked = Counter[tuple[str, Ask]]()
+        for who, waiter in {_asker(one): one for line in self.lines.values() for one in line}.items():
+            asks = self._asks(who, self._mates(waiter), asked=_NOTHING, books=books)
+            self._put_down(who, asks)
+            asked.update((waiter.queue, ask) for ask in asks.values())
+        books.ledger.ask_all(asked)
+        for line, waiter in gone:
+            if self._makers.go(waiter):
+                self._sort_made_alike(line, waiter, books=books)
+
+    def _take_out(self, uid: str, queue: str) -> Waiter:
+        """Out of its line, and nobody is told."""
+        waiter = self.lines[queue].of(uid)
+        self.musters.go(uid)
+        self.lines[queue].remove(uid)
+        if not len(self.lines[queue]):
+            del self.lines[queue]
+        return waiter
+
     def clear(self) -> list[Waiter]:
         """Send everybody away, to be put down in other books; until when somebody rests is still known."""
         everybody = list(self)
@@ -295,6 +339,11 @@ class Hall:
         self.in_vain.clear()
         self._ways.clear()
         return everybody
+
+
+def _is_quiet(asks: Asks) -> bool:
+    """Whether it demands nothing for now: all of a gang, or none."""
+    return any(ask.quiet for ask in islice(asks.values(), 1))
 
 
 def _asker(waiter: Waiter) -> Asker:

@@ -164,10 +164,10 @@ def summed(waiters: Iterable[Waiter]) -> Vector:
     return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
 
 
-def asked_by(waiters: Sequence[Waiter]) -> Ask:
+def asked_by(waiters: Sequence[Waiter], *, quiet: bool = False) -> Ask:
     """What they ask at once."""
     least = tuple(map(sum, zip(*(one.least for one in waiters), strict=True)))
-    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters))
+    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters), quiet=quiet)
 
 
 def firm_part(waiters: Iterable[Waiter]) -> Vector:
