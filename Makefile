@@ -63,6 +63,8 @@ bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if 
 	$(BIN)/python benchmarks/queues/kueue.py
 	$(BIN)/python benchmarks/queues/kueue.py --scale large
 	$(BIN)/python benchmarks/queues/events.py --events 300 --each
+	$(BIN)/python benchmarks/queues/groups.py
+	$(BIN)/python benchmarks/queues/edits.py
 
 bench-isolation: $(READY) ## Measure isolation on the fake driver, all of it (gcc; 5 minutes, with nothing else at work)
 	@cat /proc/loadavg

@@ -41,6 +41,8 @@ class Job:
     # None where it is left out.
     memory: int | None = 1_000
     pods: int = 1
+    # Of a group, with how many it starts; 0 is with all.
+    minimum: int = 0
     gpus: int = 0
     priority: int = 0
     admitted: float | None = None
@@ -129,6 +131,22 @@ class Replay:
         self.desk.pod_gone(pod)
         self.queues.pod_gone(pod.metadata.uid)
 
+    def waiting_of(self, name: str) -> list[str]:
+        """The pods of a job that wait (UIDs)."""
+        return [uid for uid, (job, _) in self._waiting.items() if job.name == name]
+
+    def take_out(self, uid: str) -> tuple[Job, Pod]:
+        """One pod that waits is deleted, and may be made again."""
+        job, pod = self._waiting.pop(uid)
+        self.desk.pod_gone(pod)
+        self.queues.pod_gone(uid)
+        return job, pod
+
+    def make_again(self, job: Job, pod: Pod) -> None:
+        """As it was."""
+        self._waiting[pod.metadata.uid] = job, pod
+        self._see(pod)
+
     def next_end(self) -> float | None:
         """When the next job ends."""
         return self._ends[0][0] if self._ends else None
@@ -166,6 +184,7 @@ class Replay:
         if job.pods > 1:
             labels[NAMES.group] = job.name
             notes[NAMES.group_size] = str(job.pods)
+            notes |= {NAMES.group_min: str(job.minimum)} if job.minimum else {}
         born = datetime.fromtimestamp(WALL + job.at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return asks(
             uid,
