@@ -97,12 +97,13 @@ class Stage:
         notes: Mapping[str, str] | None = None,
         group: str = "",
         made_by: str = "",
+        labels: Mapping[str, str] | None = None,
         spec: Mapping[str, Any] | None = None,
         requests: Mapping[str, Quantity] | None = None,
     ) -> Pod:
         """A pod joins; each is younger than the one before."""
         self._born += 1
-        labels = {NAMES.queue: queue} if queue else {}
+        labels = dict(labels or {}) | ({NAMES.queue: queue} if queue else {})
         labels |= {NAMES.group: group} if group else {}
         pod = asks(
             uid,

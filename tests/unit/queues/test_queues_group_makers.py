@@ -30,10 +30,8 @@ def submit(
         {"group-topology": topology} if topology else {}
     )
     for uid in uids:
-        pod = stage.submit(uid, 100, queue=where, group="train", notes=notes, made_by=made_by)
-        if who:
-            labels = {**pod.metadata.labels, "who": who}
-            stage.see(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels)))
+        labels = {"who": who} if who else {}
+        stage.submit(uid, 100, queue=where, group="train", notes=notes, made_by=made_by, labels=labels)
 
 
 def goes(stage: Stage, *uids: str) -> None:
