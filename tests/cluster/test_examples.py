@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ BUDGET_GRACE = 15
 MAX_GRACE = 300
 # Who ends is followed within a tenth of that, on a quiet machine.
 FOLLOWED = 2.0
+# Instants of pods are whole seconds, and the younger of two waits behind the older.
+MADE_LATER = 1.0
 # Of the small ones before which a large one waits, so many are left for when patience is over.
 _LAST_SMALL = 8
 Told = Callable[[PlayedCentre], None]
@@ -350,6 +353,35 @@ def _groups(centre: PlayedCentre) -> None:
         assert (len(of(first)), len(of(second))) == (3, 0)
         end(centre, "runs", 3)
         centre.cluster.wait_for("the other run to start as a whole", lambda: len(of(second)) == 3)
+        with centre.applied(manifests_of("half-started-groups", "nightly", "launcher")):
+            _names_used_again(centre)
+
+
+def _ages(centre: PlayedCentre, namespace: str) -> float:
+    """How long ago the youngest pod was made, by this machine's clock."""
+    youngest = max(pod["metadata"]["creationTimestamp"] for pod in centre.pods(namespace))
+    return time.time() - datetime.fromisoformat(youngest).timestamp()
+
+
+def _names_used_again(centre: PlayedCentre) -> None:
+    """They come while another has the cards; then one after the other starts with its own pods."""
+
+    def makers() -> list[str]:
+        return sorted(pod["metadata"]["ownerReferences"][0]["name"] for pod in centre.holding("runs"))
+
+    centre.lined_up({"runs": 9})
+    # Its Job makes another, which is younger than all of the other Job's.
+    centre.cluster.wait_for("the next second", lambda: _ages(centre, "runs") >= MADE_LATER)
+    first = next(pod for pod in centre.pods("runs") if pod["metadata"]["name"].startswith("nightly-1"))
+    centre.cluster.api.delete(centre.cluster.api.path_of(first))
+    started: list[list[str]] = []
+    wanted = [["launcher", "workers", "workers"], ["nightly-1"] * 3, ["nightly-2"] * 3]
+    for left in (9, 6, 3, 0):
+        centre.lined_up({"runs": left})
+        centre.settled({"runs": 300})
+        started.append(makers())
+        end(centre, "runs", 3)
+    assert sorted(started[1:]) == wanted
 
 
 @example("many-namespaces")

@@ -77,7 +77,10 @@ HOGS: Mapping[str, Sequence[Stage]] = {
         # Two of red's were asked to go, and made again.
         Stage(["blue"], {"slow-red": 200, "slow-blue": 200}, waiting={"slow-red": 2}),
     ],
-    "half-started-groups": [Stage(["queues", "one", "two"], {"runs": 300}, waiting={"runs": 3})],
+    "half-started-groups": [
+        Stage(["queues", "one", "two"], {"runs": 300}, waiting={"runs": 3}),
+        Stage(["nightly", "launcher"], {"runs": 300}, waiting={"runs": 12}),
+    ],
 }
 SHOWN = {**USES, **HOGS}
 
