@@ -72,35 +72,49 @@ def names(pods: list[Json]) -> list[str]:
 URGENT = 10
 # Other tests have pods of the same names.
 FOR_IT = "it makes room for red-1/p4 "
+FOR_ONE = "it makes room for green-1/p1 "
 
 
-def test_a_leader_that_dies_between_two_evictions(cluster: ClusterHarness, centre: PlayedCentre) -> None:
+def test_a_leader_that_dies_between_two_evictions_and_before_it_admits(
+    cluster: ClusterHarness, centre: PlayedCentre
+) -> None:
     """Of three two were asked, and one is gone: its card is kept, and the third alone is asked by the next leader.
 
-    Else the card would be given to the other queue, which has nothing and so comes first.
+    And the only one who had to go for another is gone before that one was let in: it is by the next leader, and nobody
+    goes for it again. Else both rooms would be given to the other queue, which has nothing and so comes first.
     """
-    queues = [queue("red", preemption={"withinQueue": "SameUser"}), queue("other")]
-    made = {"red": 0, "other": 0}
+    within = {"withinQueue": "SameUser"}
+    queues = [queue("red", preemption=within), queue("green", preemption=within), queue("other")]
+    made = {"red": 0, "green": 0, "other": 0}
+    part = Pods(queue="green", count=1, compute=40)
     whole = Pods(queue="red", count=3, compute=100)
     gang = msgspec.structs.replace(whole, priority=URGENT, gang="g", notes={"group-size": "3"})
-    with centre.applied([priority_class(URGENT), *queues, home("red"), home("other")]):
+    with centre.applied([priority_class(URGENT), *queues, *map(home, made)]):
         # One that stays and three of lower priority, so that it is plain who goes.
-        submit(cluster, msgspec.structs.replace(whole, count=1, priority=URGENT), made)
+        submit(cluster, msgspec.structs.replace(whole, count=1, compute=60, priority=URGENT), made)
         submit(cluster, whole, made)
-        centre.settled({"red-1": 400})
+        centre.settled({"red-1": 360})
+        submit(cluster, part, made)
+        centre.settled({"green-1": 40})
         submit(cluster, Pods(queue="other", count=1, compute=10), made)
+        submit(cluster, msgspec.structs.replace(part, priority=URGENT), made)
+        cluster.wait_for("one to be asked for another", lambda: names(centre.leaving("green-1")) == ["p0"])
         with stuck(centre, "red-1", "p3"):
             submit(cluster, gang, made)
             cluster.wait_for("two to be asked", lambda: names(centre.leaving("red-1")) == ["p1", "p2"])
             centre.centre.replicas[0].process.kill()
+        centre.let_go("green-1")
         first, _ = centre.leaving("red-1")
         centre.api.delete(centre.api.path_of(first), gracePeriodSeconds=0)
         centre.centre.replicas[0].start()
         cluster.wait_for("the third to be asked", lambda: names(centre.leaving("red-1")) == ["p2", "p3"], timeout=90)
         assert (names(centre.holding("red-1")), centre.held("other-1")) == (["p0", "p2", "p3"], 0)
         centre.let_go("red-1")
-        centre.settled({"red-1": 400, "other-1": 0})
-        assert centre.leaving("red-1") == []
+        centre.settled({"red-1": 360, "green-1": 40, "other-1": 0})
+        assert (centre.leaving("red-1"), centre.leaving("green-1")) == ([], [])
+        assert names(centre.holding("green-1")) == ["p1"]
+        alone = [line["pod"] for line in centre.centre.logged("evicted") if line["why"].startswith(FOR_ONE)]
+        assert alone == ["green-1/p0"]
         asked = Counter(line["pod"] for line in centre.centre.logged("evicted") if line["why"].startswith(FOR_IT))
         # Who was killed before it had the answer has not told of it.
         assert asked["red-1/p1"] <= 1
