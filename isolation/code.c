@@ -1,4 +1,6 @@
 /* Modules and libraries: code and variables that the driver puts into device memory. */
+#include "code.h"
+
 #include "holdings.h"
 #include "images.h"
 #include "release.h"
@@ -55,7 +57,7 @@ static CUresult claim_file(struct claim *claim, struct image *image, const char 
 /* What the driver may come back to is freed with the code. */
 static CUresult settle(const struct claim *claim, const struct image *image, CUresult result, void *code,
                        uint64_t context) {
-    struct copy *kept = image->in_place ? image->copies : NULL;
+    struct copy *kept = image->kept ? image->copies : NULL;
     struct holding holding = {
         .kind = CODE,
         .value = (uintptr_t)code,
@@ -110,6 +112,16 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
     return settle_module(&c, &image, REAL(cuModuleLoadFatBinary)(module, image.content), module);
 }
 
+CUresult code_load(CUmodule *module, const void *content,
+                   CUresult (*load)(CUmodule *module, const void *content, const void *with), const void *with) {
+    struct claim c;
+    struct image image;
+    CUresult result = claim_memory(&c, &image, content);
+    if (result != CUDA_SUCCESS) return result;
+    image.kept = true;
+    return settle_module(&c, &image, load(module, image.content, with), module);
+}
+
 static CUresult settle_library(const struct claim *claim, const struct image *image, CUresult result,
                                CUlibrary *library) {
     bool loaded = result == CUDA_SUCCESS;
@@ -155,7 +167,7 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *
     struct options told;
     CUresult result = claim_memory(&c, &image, content);
     if (result != CUDA_SUCCESS) return result;
-    if (read_options(&told, options, values, count, image.in_place))
+    if (read_options(&told, options, values, count, image.kept))
         return load_library(library, &c, &image, jit, jit_values, jit_count, &told);
     return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
 }

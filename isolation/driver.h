@@ -152,6 +152,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxSynchronize_v2(CUcontext context);
+CUresult cuGetExportTable(const void **table, const CUuuid *id);
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags);
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status);
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, uint64_t flags, int *status);

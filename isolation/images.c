@@ -80,9 +80,9 @@ static CUresult add_copy(struct image *image, const void *content, uint64_t size
 
 static CUresult add_fat(struct image *image, const unsigned char *content) {
     uint64_t size = fat_length(content);
+    image->kept = true;
     if (size < ALWAYS_COPIED || !lies_still(content, size)) return add_copy(image, content, size);
     image->content = content;
-    image->in_place = true;
     add_weight(image, fat_bytes(content, size));
     return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ struct copy {
 struct image {
     const void *content; /* for the driver */
     struct copy *copies;
-    bool in_place; /* some of it is read where it lies: for as long as it is loaded the driver may come back to it */
+    bool kept; /* a fat binary: as long as it is loaded the driver may come back to it, and so to its copies */
     uint64_t bytes;
 };
 

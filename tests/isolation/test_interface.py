@@ -53,6 +53,11 @@ def test_every_forwarded_name_reaches_the_function_of_that_name(world: World) ->
         assert int(tenant.ask(f"call {name}")) == FIRST_ANSWER + names().index(name)
 
 
+def test_private_tables_are_the_drivers_but_for_those_that_give_memory(world: World) -> None:
+    """The runtime's is a copy, the same each time; what nobody described is the driver's, and nothing is no table."""
+    assert world.container(memory_mib=1000).run().ask("tables") == "1 1 1"
+
+
 def test_every_function_that_gives_memory_or_launches_is_tried() -> None:
     """A new one of ours needs a row in the tables of attacks (tenant.c): by its name it takes, opens, maps, launches.
 

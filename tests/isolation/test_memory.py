@@ -16,6 +16,7 @@ WAYS = [
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
     *["numbered", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
     *["text-hex", "text-vectors", "text-remark", "text-fat"],
+    *["private", "private-with", "private-bare", "context-private"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]
 # Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
