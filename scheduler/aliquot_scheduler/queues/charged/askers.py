@@ -44,6 +44,10 @@ class Change(NamedTuple):
     now: int
 
 
+# A dimension, and how much is asked of it for whom something may be otherwise: more than this, and at most that.
+_Span = tuple[int, int, int]
+
+
 class _Asker:
     """Those who ask the same in one queue."""
 
@@ -91,8 +95,12 @@ class Askers:
 
     def changed(self, queue: str, amounts: Sequence[int], *, firm: bool) -> Iterator[Change]:
         """So much more is in use there, or less: whose asking counts otherwise since."""
-        for name in self._touched(queue, amounts, firm=firm):
+        passed = self._passed(queue, amounts)
+        for name in self._touched(queue, passed, firm=firm):
+            spans = [span for account in self._paths[name] for span in passed.get(account.node.name, ())]
             for ask, asker in self._asking[name].items():
+                if not ((firm and name == queue) or any(low < ask.least[dim] <= high for dim, low, high in spans)):
+                    continue
                 was, asker.counts = asker.counts, self._counts_for(name, ask)
                 if was != asker.counts:
                     yield Change(queue=name, ask=ask, times=asker.times, was=was, now=asker.counts)
@@ -118,22 +126,28 @@ class Askers:
             missing = max(missing, account.node.guarantee[dimension] - used)
         return found
 
-    def _touched(self, queue: str, amounts: Sequence[int], *, firm: bool) -> list[str]:
+    def _touched(self, queue: str, passed: Mapping[str, object], *, firm: bool) -> list[str]:
         """In which queues who asks may count differently since."""
         touched = {queue} if firm else set[str]()
-        for account in self._paths.get(queue, ()):
-            if any(amount and self._passes(account, dim, amount) for dim, amount in enumerate(amounts)):
-                touched |= {name for name in self._asking if account.node.name in self._accounts[name].node.path}
+        for above in passed:
+            touched |= {name for name in self._asking if above in self._accounts[name].node.path}
         return sorted(touched & self._asking.keys())
 
-    def _passes(self, account: Account, dimension: int, amount: int) -> bool:
-        """Whether what its ceiling leaves, or what is missing of its guarantee, has passed what somebody asks."""
-        sizes = self._sizes.get((account.node.name, dimension))
-        if sizes is None:
-            return False
-        node, used = account.node, account.used[dimension]
-        left = node.ceiling[dimension] - used, node.guarantee[dimension] - used
-        return any(sizes.any_between(now, now + amount) for now in left)
+    def _passed(self, queue: str, amounts: Sequence[int]) -> dict[str, list[_Span]]:
+        """At which queues what a ceiling leaves, or what is missing of a guarantee, has passed what somebody asks.
+
+        Who asks for more than both then and now, or for no more than either, counts as before: of hundreds nearly all.
+        """
+        found: dict[str, list[_Span]] = {}
+        for account in self._paths.get(queue, ()):
+            node, used = account.node, account.used
+            for dim, amount in enumerate(amounts):
+                sizes = self._sizes.get((node.name, dim)) if amount else None
+                for left in (node.ceiling[dim] - used[dim], node.guarantee[dim] - used[dim]) if sizes else ():
+                    low, high = min(left, left + amount), max(left, left + amount)
+                    if sizes and sizes.any_between(low, high):
+                        found.setdefault(node.name, []).append((dim, low, high))
+        return found
 
 
 def _below_root(account: Account, accounts: Mapping[str, Account]) -> list[Account]:

@@ -69,6 +69,7 @@ class Ledger:
         self._askers = Askers(self.accounts, cards=self._cards)
         self._charges: dict[str, Charge] = {}
         self._guaranteed: dict[str, tuple[int, ...]] = {}
+        self._limits_models: dict[str, bool] = {}
         # A queue's accounts up to the root: an event asks for each of 200 a few times.
         self._paths: dict[str, list[Account]] = {}
         # What is held back of a queue counts what is held back of those below it.
@@ -151,6 +152,14 @@ class Ledger:
         """Whether any limit counts for who asks so much there."""
         asked = [dim for dim, amount in enumerate(amounts) if amount]
         return any(account.node.ceiling[dim] < UNLIMITED for account in self._path(queue) for dim in asked)
+
+    def limits_models(self, queue: str) -> bool:
+        """Whether any limit of GPUs of a model counts there."""
+        if queue not in self._limits_models:
+            path = self._path(queue)
+            limits = (account.node.ceiling[dim] for account in path for dim in self._of_models)
+            self._limits_models[queue] = any(limit < UNLIMITED for limit in limits)
+        return self._limits_models[queue]
 
     def crowds(
         self, queue: str, amounts: Sequence[int], *, by: Sequence[int], of: Collection[str]

@@ -93,8 +93,6 @@ class Walk:
         self._headed: set[str] = set()
         self._reached: dict[tuple[str, str], tuple[Heads, int]] = {}
         self._passed: defaultdict[str, set[Mark]] = defaultdict(set)
-        # Of which no dimension of a model is limited, on the way up: there nobody is kept off a model for a limit.
-        self._plain: dict[str, bool] = {}
         self.ask_cards()
 
     def ask_cards(self) -> None:
@@ -169,14 +167,9 @@ class Walk:
         if not self._watched.has_patience(queue):
             return False
         least = line.least(runs=self._runs)
-        return self._ledger.over(queue, least if self._is_plain(queue) else self._whatever_the_card(least)) is not None
-
-    def _is_plain(self, queue: str) -> bool:
-        if queue not in self._plain:
-            dimensions = self._ledger.tree.dimensions
-            of_models = [bool(dimensions.model_of(dim)) for dim in range(dimensions.cards)]
-            self._plain[queue] = not self._ledger.is_limited(queue, of_models)
-        return self._plain[queue]
+        # Where no GPUs of a model are limited nobody is kept off a model for a limit.
+        asked = self._whatever_the_card(least) if self._ledger.limits_models(queue) else least
+        return self._ledger.over(queue, asked) is not None
 
     def _whatever_the_card(self, least: Sequence[int]) -> Sequence[int]:
         """What of that is asked on cards of any model: memory that is left out may come to less."""
