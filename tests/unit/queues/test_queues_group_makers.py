@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.waiting.runs import Runs
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import gpus, make_node
 from support.queue_stage import Stage, queue
 
@@ -306,3 +308,21 @@ def test_who_waits_for_others_is_told_who_does_not_count(row: str) -> None:
     submit(stage, *case.others, size=3, who="mal")
     assert stage.run(after=1.0) == []
     assert told(stage, "q0") == case.said
+
+
+def test_who_is_edited_while_its_group_waits_whole_moves_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write of a condition tells of a pod: of a large group all would be sorted anew twice for it."""
+    sorted_in, asked = Runs.sorted_in, list[str]()
+
+    def counted(self: Runs, waiter: Waiter, *, alone: str = "") -> Waiter:
+        asked.append(waiter.uid)
+        return sorted_in(self, waiter, alone=alone)
+
+    stage = Stage(ONE, nodes=(1, 1))
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]
+    submit(stage, "b1", "b2", made_by="j")
+    monkeypatch.setattr(Runs, "sorted_in", counted)
+    pod = stage.pods["b1"]
+    stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Pending")))
+    assert asked == ["b1"]

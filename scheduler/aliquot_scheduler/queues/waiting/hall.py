@@ -67,7 +67,11 @@ class Hall:
 
     def join(self, waiter: Waiter, *, why_never: str, books: Books) -> None:
         """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
-        self.leave(waiter.uid, books=books)
+        if why_never or not self._makers.counts(waiter):
+            self.leave(waiter.uid, books=books)
+        else:
+            # Thousands may have to be sorted anew where their maker has one more or less.
+            self._stand_back(waiter.uid, books=books)
         self.musters.come(waiter, stands=not why_never)
         if why_never:
             self._nowhere[waiter.uid] = waiter, why_never
@@ -100,6 +104,12 @@ class Hall:
 
     def leave(self, uid: str, *, books: Books) -> Waiter | None:
         """Wait no more."""
+        waiter = self._stand_back(uid, books=books)
+        if waiter and self._makers.go(waiter) and (line := self.lines.get(waiter.queue)):
+            self._sort_made_alike(line, waiter, books=books)
+        return waiter
+
+    def _stand_back(self, uid: str, *, books: Books) -> Waiter | None:
         self.musters.go(uid)
         for apart in (self._nowhere, self._resting):
             if found := apart.pop(uid, None):
@@ -108,8 +118,6 @@ class Hall:
         waiter = self.lines[queue].remove(uid) if queue is not None else None
         if waiter and queue is not None:
             self._tell(waiter, books=books)
-            if self._makers.go(waiter):
-                self._sort_made_alike(self.lines[queue], waiter, books=books)
             if not len(self.lines[queue]):
                 del self.lines[queue]
         return waiter

@@ -23,17 +23,27 @@ class Makers:
 
     def __init__(self) -> None:
         self._counts = Counter[_Made]()
+        # By UID.
+        self._counted: dict[str, _Made] = {}
+
+    def counts(self, waiter: Waiter) -> bool:
+        """Whether one is counted as it is."""
+        made = self._counted.get(waiter.uid)
+        return made is not None and made == _made(waiter)
 
     def come(self, waiter: Waiter) -> bool:
         """One stands in line; whether from now on its maker needs nobody else's."""
-        if (made := _made(waiter)) is None or waiter.group is None:
+        made = _made(waiter)
+        if made is None or waiter.group is None or waiter.uid in self._counted:
             return False
+        self._counted[waiter.uid] = made
         self._counts[made] += 1
         return self._counts[made] == waiter.group.size
 
     def go(self, waiter: Waiter) -> bool:
         """It does not any more; whether from now on its maker needs others' again."""
-        if (made := _made(waiter)) is None or waiter.group is None:
+        made = self._counted.pop(waiter.uid, None)
+        if made is None or waiter.group is None:
             return False
         self._counts[made] -= 1
         left = self._counts[made]
@@ -50,6 +60,7 @@ class Makers:
     def clear(self) -> None:
         """Nobody stands in line."""
         self._counts.clear()
+        self._counted.clear()
 
 
 def _made(waiter: Waiter) -> _Made | None:
