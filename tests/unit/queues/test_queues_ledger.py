@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from aliquot_scheduler.queues.charged.account import Account
-from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.charged.askers import Ask, Askers
 from aliquot_scheduler.queues.charged.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.charged.portions import Portions
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
@@ -623,3 +623,22 @@ class Counting(RuleBasedStateMachine):
 
 TestCounting = Counting.TestCase
 TestCounting.settings = settings(max_examples=60, stateful_step_count=25)
+
+
+def test_of_those_who_ask_only_they_are_asked_anew_whom_a_limit_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a limit that hundreds share: nothing changes for who asks less than is left still, or more than was."""
+    ledger = Ledger(plant({"o": queue(limit=1_000), "a": queue("o", guarantee=500), "b": queue("o", guarantee=500)}))
+    width = ledger.width
+    for size in range(10, 1_000, 10):
+        amounts = (size, *(0,) * (width - 1))
+        ledger.ask("a", Ask(amounts=amounts, least=amounts))
+    looked_at = list[int]()
+    counts_for = Askers._counts_for
+
+    def noted(askers: Askers, name: str, ask: Ask) -> int:
+        looked_at.append(ask.amounts[COMPUTE])
+        return counts_for(askers, name, ask)
+
+    monkeypatch.setattr(Askers, "_counts_for", noted)
+    ledger.charge("x", Charge(queue="b", amounts=(25, *(0,) * (width - 1))))
+    assert sorted(looked_at) == [980, 990]
