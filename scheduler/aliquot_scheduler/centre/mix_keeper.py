@@ -32,7 +32,7 @@ class MixKeeper:
     async def recall(self) -> None:
         """Let the appraiser know what was learnt before, if that can be read."""
         text = await self._notebook.read(MIX_KEY)
-        if text is None:
+        if not text:
             return
         try:
             page = decode_page(text, now=self._clock.wall())

@@ -26,14 +26,15 @@ class MovedKeeper:
     def __init__(self, *, turns: Queues, notebook: Notebook) -> None:
         self._turns = turns
         self._notebook = notebook
-        self._kept = ""
+        # What stands there; None where that is not known.
+        self._kept: str | None = None
         # Who stands there, or can't be put down (UIDs).
         self._told: frozenset[str] = frozenset()
 
     async def recall(self) -> None:
-        """Let room be kept on, if that can be read."""
-        self._kept = await self._notebook.read(MOVED_KEY) or ""
-        self._turns.register.making_room.drained_before = self._kept
+        """Let room be kept on, if that can be read: else what stands there is of long ago, and is written over."""
+        self._kept = await self._notebook.read(MOVED_KEY)
+        self._turns.register.making_room.drained_before = self._kept or ""
 
     async def write(self) -> None:
         """Put down what has changed; what can't be put down now keeps nobody else from what is theirs."""

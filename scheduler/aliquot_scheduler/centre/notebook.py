@@ -27,19 +27,19 @@ class Notebook:
         self._where = ObjectMeta(namespace=means.names.namespace, name=MIX)
 
     async def read(self, key: str) -> str | None:
-        """A page; None where there is none, or it can't be read."""
+        """A page, empty where there is none; None if that can't be known."""
         for remaining in reversed(range(_TRIES)):
             try:
                 found = await self._client.get(CONFIG_MAPS, name=MIX, namespace=self._where.namespace)
             except NotFoundError:
-                return None
+                return ""
             except ApiError as error:
                 more = {"page": key, "error": str(error), "tries": remaining}
                 log.warning("what the leader before kept could not be read", extra=more)
                 if remaining:
                     await self._clock.sleep(_BETWEEN)
             else:
-                return found.data.get(key)
+                return found.data.get(key, "")
         return None
 
     async def write(self, key: str, text: str) -> None:

@@ -747,6 +747,20 @@ async def test_the_next_leader_knows_of_room_that_was_kept_for_nobody() -> None:
         assert sorted(scene.stage.queues.register.refuges.movers()) == known
 
 
+@pytest.mark.parametrize("trouble", [None, ForbiddenError("no", status=403)], ids=repr)
+async def test_what_could_not_be_read_is_written_over(trouble: ApiError | None) -> None:
+    """Else the leader after this one would keep room by a page of long ago; what could be read is not written anew."""
+    scene = Scene()
+    scene.api.notebook = {MOVED_KEY: "of long ago"} if trouble else {}
+    scene.api.no_notebook = trouble
+    recall = asyncio.ensure_future(scene.moved.recall())
+    await scene.clock.advance(60.0)
+    await recall
+    scene.api.no_notebook = None
+    await scene.look(2)
+    assert scene.api.notebook == ({MOVED_KEY: ""} if trouble else {})
+
+
 @pytest.mark.parametrize("error", [ServerTroubleError("no", status=500), ForbiddenError("no", status=403)], ids=repr)
 async def test_what_can_t_be_put_down_keeps_nobody_from_what_is_theirs(error: ApiError) -> None:
     """Owners get back what they lent meanwhile; where it is forbidden, whoever is moved is asked all the same."""
