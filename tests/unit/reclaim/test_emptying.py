@@ -162,6 +162,16 @@ def test_where_somebody_is_to_come_nobody_is_moved_off() -> None:
     assert board.consolidate(after=AN_HOUR) == ["c"]
 
 
+def test_whom_a_budget_covers_is_asked_first() -> None:
+    """If it is kept by then, the other one has not gone for nothing."""
+    for kept, order in (("a", ["a", "b"]), ("b", ["b", "a"])):
+        board = Board(what="GPUs", nodes=(2,), per_hour=10)
+        for uid, lies in ROWS["the two small ones of one card"].there.items():
+            board.lay(uid, lies)
+        assert board.consolidate(after=AN_HOUR, budgets=[Budget(pods=frozenset({kept}), allowed=1)]) == ["a", "b"]
+        assert board.evict() == order
+
+
 def test_one_that_is_kept_keeps_those_who_were_to_go_with_it() -> None:
     """A webhook has denied it: the GPU would not stand empty, so the other one stays as well."""
     board = Board(what="GPUs", nodes=(2,), per_hour=10)

@@ -184,6 +184,18 @@ def test_no_more_are_moved_than_the_budget_has(per_hour: int, count: int) -> Non
     assert len(stage.consolidate(after=LONG)) == count
 
 
+def test_of_those_who_are_moved_whom_a_budget_covers_is_asked_first() -> None:
+    """By that the others are not moved in vain."""
+    stage = Board(nodes=(2, 1))
+    stage.scattered(3, compute=30)
+    stage.submit("pair", 200, queue="red")
+    stage.run()
+    moved = stage.consolidate(after=LONG, budgets=[Budget(pods=frozenset({"half0", "half1"}), allowed=2)])
+    (clearing,) = stage.queues.register.clearings
+    assert clearing.covered == {"half0", "half1"} & {*moved}
+    assert clearing.covered
+
+
 def test_an_allowance_grows_from_nothing_and_never_beyond_an_hours() -> None:
     """So leaders that follow each other quickly move no more than one would."""
     allowance = Allowance(per_hour=6)
