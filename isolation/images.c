@@ -17,7 +17,7 @@
 #define FAT_LINKED 2u         /* version of a wrapper that names what it was linked from */
 #define MOST_LINKED 65536U
 #define PADDING 64            /* zeros behind a copy: whatever begins in it can be looked at */
-#define ALWAYS_COPIED (1U << 20) /* less than that costs less to copy than to look where it lies */
+#define ALWAYS_COPIED (128U << 10) /* less costs less to copy than to look where it lies: a millisecond of many maps */
 
 struct wrapper {
     uint32_t magic, version;

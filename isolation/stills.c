@@ -5,11 +5,12 @@
 #include <string.h>
 
 static bool is_still(const char *line, uintptr_t from, uint64_t bytes) {
-    unsigned long start, end, file;
-    char rights[5];
-    if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu", &start, &end, rights, &file) != 4) return false;
-    return file && start <= from && from < end && bytes <= end - from && rights[0] == 'r' && rights[1] == '-' &&
-           rights[3] == 'p';
+    unsigned long file;
+    char rights[5], *rest;
+    uintptr_t start = strtoul(line, &rest, 16), end = *rest == '-' ? strtoul(rest + 1, &rest, 16) : 0;
+    if (from < start || from >= end || bytes > end - from) return false; /* of most of them no more is read */
+    if (sscanf(rest, " %4s %*x %*x:%*x %lu", rights, &file) != 2) return false;
+    return file && rights[0] == 'r' && rights[1] == '-' && rights[3] == 'p';
 }
 
 bool lies_still(const void *from, uint64_t bytes) {
