@@ -398,3 +398,17 @@ def test_one_pod_more_of_a_group_is_counted_by_itself(least: int, monkeypatch: p
     stage.gone("m00")
     assert len(told) <= 3
     assert stage.queues.books.ledger.accounts["a"].asked[COMPUTE] == before[COMPUTE] - 400
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_who_was_the_first_of_a_group_asks_for_itself_when_older_ones_come_before_it(least: int) -> None:
+    """Those of another Job, which was whole until one of its pods was deleted, wait with it from then on."""
+    stage = Stage({"a": queue(guarantee=400)}, nodes=(8,))
+    notes = {"group-size": "3", "group-min": str(least)}
+    for maker, count in (("j", 3), ("k", 2)):
+        for number in range(count):
+            stage.submit(f"{maker}{number}", 100, queue="a", group="g", notes=notes, made_by=maker)
+    asked = stage.queues.books.ledger.accounts["a"].asked
+    assert asked[COMPUTE] == (500 if least == 2 else 300)
+    stage.gone("j2")
+    assert asked[COMPUTE] == 400
