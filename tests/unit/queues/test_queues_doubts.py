@@ -7,6 +7,7 @@ import os
 import pytest
 
 from aliquot_scheduler.deciding.promises import PROMISE
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.hostile_tenant import Asks, Hog, Play, hog_of
 from support.queue_stage import Stage, queue
@@ -124,6 +125,72 @@ def test_who_ran_before_pays_nothing() -> None:
     loses(stage)
     stage.round(after=10 * PROMISE)
     assert in_doubt(stage)
+
+
+def test_who_paid_one_debt_is_nothing_to_the_next() -> None:
+    """It runs on when the first is paid, and ends in the second: that is paid by who is bound since."""
+    stage = Stage({"a": queue()}, nodes=(4,))
+    loses(stage)
+    stage.submit("first", 100, queue="a")
+    assert stage.run(after=60.0) == ["first"]
+    stage.round(after=PROMISE)
+    assert not in_doubt(stage)
+    loses(stage)
+    stage.end("first")
+    stage.submit("second", 100, queue="a")
+    assert stage.run(after=60.0) == ["second"]
+    stage.round(after=PROMISE - 1)
+    assert in_doubt(stage)
+    stage.round(after=1.0)
+    assert not in_doubt(stage)
+
+
+# --- how long it pauses ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("lasted", "compute", "pause"), [(30.0, 10, 90.0), (10.0, 10, 30.0), (5.0, 10, 15.0)])
+def test_a_turn_given_in_doubt_is_followed_by_three_times_as_much_for_others(
+    lasted: float, compute: int, pause: float
+) -> None:
+    """However little it kept, while others wait; and another user's pods, who is not in doubt, come meanwhile."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,))
+    stage.submit("runs", 100, queue="b", user="other")
+    stage.run()
+    stage.submit("waits", 400, queue="b", user="other", notes={"gpus": "4"})
+    loses(stage)
+    stage.round(after=60.0)
+    stage.submit("again", compute, queue="a")
+    assert stage.round() == ["again"]
+    stage.round(after=lasted)
+    stage.gone("again")
+    stage.submit("next", compute, queue="a")
+    stage.submit("mine", 1, queue="a", user="me")
+    assert stage.round(after=pause - STEP) == ["mine"]
+    assert stage.round(after=STEP) == ["next"]
+
+
+def test_users_who_lose_turns_in_doubt_share_a_quarter_of_all_cards_time() -> None:
+    """A turn of another waits until four times what one kept is over; not that of one who has lost a single one."""
+    stage = Stage({"a": queue(), "b": queue(limit=1)}, nodes=(4,), settings=QueueSettings(patience=3600.0))
+    stage.submit("runs", 1, queue="b", user="other")
+    stage.run()
+    stage.submit("waits", 1, queue="b", user="other")
+    for users in ("uvw", "uv"):
+        for user in users:
+            stage.submit(user, 10, queue="a", user=user)
+        assert sorted(stage.round()) == list(users)
+        stage.round(after=PROMISE)
+        for user in users:
+            stage.gone(user)
+        stage.round(after=PROMISE * 3 + STEP)
+    stage.submit("u", 300, queue="a", user="u", notes={"gpus": "3"})
+    assert stage.round() == ["u"]
+    stage.round(after=PROMISE)
+    stage.gone("u")
+    for user in "vw":
+        stage.submit(user, 10, queue="a", user=user)
+    # 300 of 400 % for half a minute: four times that is 90 s from when it began.
+    assert stage.run() == ["w"]
+    assert stage.round(after=2 * PROMISE - STEP) == []
+    assert stage.round(after=STEP) == ["v"]
 
 
 # --- what stays inside a guarantee ------------------------------------------------------------------------------------

@@ -104,14 +104,15 @@ def test_pods_that_are_deleted_before_their_turn_is_lost_send_no_more_away() -> 
     assert 5 <= gone <= 6 + 6
 
 
-def test_a_user_whose_pods_have_paid_is_as_everybody() -> None:
-    """The next of them have room made at once, and together; the one that was never bound waits on."""
+@pytest.mark.parametrize(("compute", "together"), [(100, 2), (1, 1)])
+def test_a_user_whose_pods_have_paid_is_as_everybody(compute: int, together: int) -> None:
+    """The next of them have room made at once, and together; a little one pays too little, so it is made for one."""
     stage = Borrowed()
     stage.submit("x", 100, queue="own", user="own")
     assert len(stage.step()) == 1
     while "x" not in stage.queues.register.lost_turns.times:
         stage.step()
-    stage.submit("y", 100, queue="own", user="own")
+    stage.submit("y", compute, queue="own", user="own")
     assert not stage.step()
     waves = 0
     while not waves:
@@ -121,7 +122,7 @@ def test_a_user_whose_pods_have_paid_is_as_everybody() -> None:
     stage.step(PROMISE, bound="y")
     for uid in ("z0", "z1"):
         stage.submit(uid, 100, queue="own", user="own")
-    assert len(stage.step(bound="z")) == 2
+    assert len(stage.step(bound="z")) == together
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["kube-scheduler does not ask", "kube-scheduler asks"])
