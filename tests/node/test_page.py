@@ -116,6 +116,24 @@ async def test_what_happens_is_seen_without_a_reload(tab: Tab, stage: PageStage)
         assert await tab.evaluate("window.here") is True
 
 
+async def test_evictions_are_one_number_wherever_they_are_told(tab: Tab, stage: PageStage) -> None:
+    """On the card, in the table under the chart, and for programs: what the centre has counted, by what for."""
+    async with page_served(stage) as served:
+        await live(tab, f"{served.url}/page")
+        stage.evicted["for others"] = 50
+        await tab.until_true("document.querySelector('#totals [data-key=evicted] .big').textContent === '50'")
+        stage.evicted["for over-use"] = 6
+        await tab.until_true("document.querySelector('#totals [data-key=evicted] .big').textContent === '56'")
+        assert "50 for others, 6 for over-use" in await text(tab, "#totals [data-key=evicted]")
+        told = "fetch('/page/state.json').then((answer) => answer.json())"
+        assert (await tab.evaluate(f"{told}.then((state) => state.totals.evicted)")) == 56
+        kept = "fetch('/page/history.json').then((answer) => answer.json())"
+        total = f"{kept}.then((points) => points.reduce((sum, one) => sum + one.evicted, 0))"
+        await tab.until_true(f"{total}.then((sum) => sum === 56)")
+        await live(tab, f"{served.url}/page/history")
+        assert "50 for others" in await text(tab, "#samples")
+
+
 async def test_granted_is_shown_against_used(tab: Tab, stage: PageStage) -> None:
     """What is used comes on the page when it is known, and is called unknown until then."""
     async with page_served(stage) as served:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -83,6 +84,7 @@ class PageStage(Stage):
         self.told = ToldUsage()
         self.leads = True
         self.paused = ""
+        self.evicted = Counter[str]()
 
     def seen(self, *, clock: Clock | None = None) -> Seen | None:
         """What the leader knows now."""
@@ -93,6 +95,7 @@ class PageStage(Stage):
             turns=self.queues,
             pods=self.by_key,
             paused=self.paused,
+            evicted=dict(self.evicted),
             now=self.now,
             wall=(clock or SystemClock()).wall(),
         )

@@ -73,7 +73,7 @@ class Onlooker:
         now, wall = self._clock.monotonic(), self._clock.wall()
         self._picture.tell_time(now)
         pods = self._watches.pods.objects
-        seen = Seen(picture=self._picture, turns=self._turns, pods=pods, paused="", now=now, wall=wall)
+        seen = Seen(picture=self._picture, turns=self._turns, pods=pods, paused="", evicted=None, now=now, wall=wall)
         looking = self._looking.look(seen, Usage())
         while True:
             try:

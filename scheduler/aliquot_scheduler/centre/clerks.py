@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aliquot_scheduler.centre.by_priority import EvictionsByPriority
+from aliquot_scheduler.centre.causes import Cause
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
 from aliquot_scheduler.centre.gang_returner import GangReturner
@@ -77,6 +78,17 @@ class Clerks:
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
         self.mix = MixKeeper(appraiser=appraiser, notebook=notebook, clock=means.clock)
         self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)
+
+    def evicted(self) -> dict[str, int]:
+        """How many were sent away in this term of leading, by what for."""
+        return {
+            Cause.OTHERS: self.evictor.evicted,
+            Cause.BUDGET: self.evictor.against_budgets,
+            Cause.MOVED: self.evictor.moved,
+            Cause.OVER_USE: self.over_use.evicted,
+            Cause.BROKEN: self.gangs.evicted,
+            Cause.PRIORITY: self.by_priority.count,
+        }
 
     async def recall(self) -> None:
         """What the leader before us has put down, as far as that can be read."""

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from aliquot_core.quantities import WHOLE
+from aliquot_scheduler.centre.causes import Cause
 from aliquot_scheduler.centre.long_turns import LONG, SORTS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
@@ -154,22 +155,23 @@ def _evictions(reign: Reign) -> Iterable[Metric]:
     asked = CounterMetricFamily(
         "aliquot_centre_evictions", "Pods that were asked to go for others, by what came of it.", labels=["outcome"]
     )
-    asked.add_metric(["taken"], reign.clerks.evictor.evicted)
-    asked.add_metric(["taken against a disruption budget"], reign.clerks.evictor.against_budgets)
+    evicted = reign.clerks.evicted()
+    asked.add_metric(["taken"], evicted[Cause.OTHERS])
+    asked.add_metric(["taken against a disruption budget"], evicted[Cause.BUDGET])
     asked.add_metric(["kept"], reign.clerks.evictor.kept)
-    asked.add_metric(["taken to be placed elsewhere"], reign.clerks.evictor.moved)
+    asked.add_metric(["taken to be placed elsewhere"], evicted[Cause.MOVED])
     yield asked
     caused = CounterMetricFamily(
         "aliquot_centre_evictions_for_cause", "Pods that were asked to go for nobody else.", labels=["cause"]
     )
-    caused.add_metric(["over-use"], reign.clerks.over_use.evicted)
-    caused.add_metric(["broken group"], reign.clerks.gangs.evicted)
+    caused.add_metric(["over-use"], evicted[Cause.OVER_USE])
+    caused.add_metric(["broken group"], evicted[Cause.BROKEN])
     yield caused
     by_priority = CounterMetricFamily(
         "aliquot_centre_evictions_by_priority",
         "Pods with slices that a kube-scheduler has evicted by their priority, for pods without.",
     )
-    by_priority.add_metric([], reign.clerks.by_priority.count)
+    by_priority.add_metric([], evicted[Cause.PRIORITY])
     yield by_priority
     refused = CounterMetricFamily(
         "aliquot_centre_preemptions_refused",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aliquot_core.counting import agreed, listed
 from aliquot_core.grant import NOT_READ, UPGRADE
@@ -30,6 +30,11 @@ def cards(compute: int | None) -> str:
 def part_of(amount: int | None, whole: int) -> str:
     """How much of all there is."""
     return UNKNOWN if amount is None else f"{100 * amount / whole:.0f} %" if whole else NONE
+
+
+def by_cause(counts: Mapping[str, int]) -> str:
+    """How many were evicted for what: `3 for others, 1 for over-use`."""
+    return ", ".join(f"{count} {cause}" for cause, count in counts.items())
 
 
 def held_beside(strays: Sequence[StrayShown]) -> str:

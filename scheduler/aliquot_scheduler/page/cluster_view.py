@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aliquot_scheduler.page.amounts import NONE, cards, gib, held_beside, part_of
+from aliquot_scheduler.page.amounts import NONE, UNKNOWN, by_cause, cards, gib, held_beside, part_of
 from aliquot_scheduler.page.bars import Colours, colours_of, gpu_bar, gpu_line, gpu_text, legend
 from aliquot_scheduler.page.html import Html, join, link, tag
 from aliquot_scheduler.page.lists import pod_rows
-from aliquot_scheduler.page.model import GpuShown, NodeShown, State
+from aliquot_scheduler.page.model import GpuShown, NodeShown, State, Totals
 from aliquot_scheduler.page.views import Region, View, keyed, row, table
 
 
@@ -102,13 +102,19 @@ def totals(state: State) -> dict[str, Html]:
         ),
         "used": ("Compute used", part_of(one.compute_used, one.compute), "of all; what processes really do"),
         "memory": ("Memory granted", part_of(one.memory_granted, one.memory), f"{gib(one.memory_granted)}{memory}"),
-        "pods": ("Pods that run", str(one.running), f"{one.evicted} evicted"),
+        "pods": ("Pods that run", str(one.running), f"{one.let_in} let in since this replica leads"),
+        "evicted": ("Pods evicted", UNKNOWN if one.evicted is None else str(one.evicted), _evicted_for(one)),
         "waiting": ("Pods that wait", str(one.waiting), state.paused or "for their turn"),
     }
     return {
         key: keyed("div", key, tag("dt", name), tag("dd", value, class_="big"), tag("dd", more, class_="more"))
         for key, (name, value, more) in tiles.items()
     }
+
+
+def _evicted_for(totals: Totals) -> str:
+    told = by_cause(totals.evicted_for)
+    return f"{told}; since this replica leads" if told else "since this replica leads"
 
 
 def filter_box(region: str, label: str) -> Html:

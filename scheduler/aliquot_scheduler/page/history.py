@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from aliquot_scheduler.page.model import Sample, State, Totals
+
+_NOTHING = Totals()
 
 
 class History:
@@ -13,15 +15,17 @@ class History:
 
     def __init__(self, *, points: int) -> None:
         self._samples: deque[Sample] = deque(maxlen=points)
-        # What had been counted at the point before; nothing, where the counting began anew since.
-        self._before: Totals | None = None
+        # What had been counted at the point before.
+        self._before = _NOTHING
+
+    def counted_anew(self) -> None:
+        """Another reign has begun: it counts from nothing."""
+        self._before = _NOTHING
 
     def add(self, state: State) -> None:
         """One more point."""
-        totals = state.totals
-        before = self._before
-        if before is None or totals.let_in < before.let_in or totals.evicted < before.evicted:
-            before = totals
+        totals, before = state.totals, self._before
+        evicted_for = Counter(totals.evicted_for) - Counter(before.evicted_for)
         let_in, waited = totals.let_in - before.let_in, totals.waited - before.waited
         self._samples.append(
             Sample(
@@ -32,7 +36,8 @@ class History:
                 memory_used=None if totals.memory_used is None else _part(totals.memory_used, totals.memory),
                 waiting=totals.waiting,
                 wait=round(waited / let_in, 3) if let_in > 0 else None,
-                evicted=totals.evicted - before.evicted,
+                evicted=evicted_for.total(),
+                evicted_for=dict(evicted_for),
             )
         )
         self._before = totals

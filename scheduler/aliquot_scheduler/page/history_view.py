@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from aliquot_scheduler.page.amounts import NONE
+from aliquot_scheduler.page.amounts import NONE, by_cause
 from aliquot_scheduler.page.html import Html, tag
 from aliquot_scheduler.page.model import Sample
 from aliquot_scheduler.page.views import Region, View, row, table
@@ -48,8 +48,9 @@ def history_view(samples: Sequence[Sample]) -> View:
 def _row(one: Sample, numbers: frozenset[int]) -> Html:
     told = (_percent(part) for part in (one.compute_granted, one.compute_used, one.memory_granted, one.memory_used))
     wait = NONE if one.wait is None else f"{one.wait:.1f} s"
+    evicted = f"{one.evicted} ({by_cause(one.evicted_for)})" if one.evicted_for else one.evicted
     clock = datetime.fromtimestamp(one.at, tz=UTC).strftime("%H:%M:%S UTC")
-    return row(str(one.at), clock, *told, one.waiting, wait, one.evicted, numbers=numbers)
+    return row(str(one.at), clock, *told, one.waiting, wait, evicted, numbers=numbers)
 
 
 def _percent(part: float | None) -> str:

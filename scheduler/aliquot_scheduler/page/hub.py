@@ -185,6 +185,7 @@ class Hub:
         if seen.turns is not self._seen_by:
             # Another reign has begun: what was remembered of the one before is not of this one.
             self._seen_by, self._looking = seen.turns, Looking(names=self._names)
+            self.history.counted_anew()
         steps = self._looking.look(seen, self._usage.latest())
         while True:
             try:

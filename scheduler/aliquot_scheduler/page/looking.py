@@ -43,7 +43,6 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 # One step's worth: about a millisecond of work.
 _PODS_AT_ONCE = 500
 _GPUS_AT_ONCE = 64
-_DISRUPTED = "DisruptionTarget"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +52,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     turns: Queues
     pods: Mapping[str, Pod]
     paused: str
+    # How many were evicted since this replica began to lead, by what for; None where that is not known.
+    evicted: Mapping[str, int] | None
     now: float
     wall: float
 
@@ -80,8 +81,6 @@ class Looking:
         self._pods: dict[str, _KnownPod] = {}
         self._gpus: dict[tuple[str, str], _KnownGpu] = {}
         self._nodes: dict[str, NodeShown] = {}
-        self._disrupted: set[str] = set()
-        self._evicted = 0
 
     def look(self, seen: Seen, usage: Usage) -> Generator[None, None, State]:
         """See everything, step by step; the state is what it returns."""
@@ -99,7 +98,7 @@ class Looking:
             at=seen.wall,
             paused=seen.paused,
             used_at=usage.at,
-            totals=self._totals(nodes, pods, seen, used=usage.at is not None),
+            totals=_totals(nodes, pods, seen, used=usage.at is not None),
             queues=rows(Plan(specs={}, tree=tree), statuses=statuses, standing=None),
             nodes=nodes,
             pods=pods,
@@ -123,9 +122,7 @@ class Looking:
             amounts = waiter.amounts if waiter else charge.amounts if charge else None
             shown = self._pod(pod, queue=queue, amounts=amounts, waits=bool(waiter), before=known)
             found[uid] = _KnownPod(pod=pod, queue=queue, waits=bool(waiter), shown=shown)
-            self._count_eviction(pod)
         self._pods = found
-        self._disrupted &= found.keys()
 
     def _pod(
         self, pod: Pod, *, queue: str, amounts: Sequence[int] | None, waits: bool, before: _KnownPod | None
@@ -152,14 +149,6 @@ class Looking:
             created=pod.metadata.creation_timestamp or "",
         )
         return was if was == shown else shown
-
-    def _count_eviction(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        if uid not in self._disrupted and any(
-            one.type == _DISRUPTED and one.status == "True" for one in pod.status.conditions
-        ):
-            self._disrupted.add(uid)
-            self._evicted += 1
 
     # --- nodes -------------------------------------------------------------------------------------------------------
     def _see_nodes(self, seen: Seen, usage: Usage) -> Generator[None, None, tuple[NodeShown, ...]]:
@@ -206,31 +195,32 @@ class Looking:
         shown = _gpu_shown(gpu, node=node, slices=slices, use=uses[0])
         return _KnownGpu(gpu=gpu, held=dict(held), holders=holders, uses=uses, shown=shown)
 
-    # --- sums --------------------------------------------------------------------------------------------------------
-    def _totals(self, nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *, used: bool) -> Totals:
-        gpus = [gpu for node in nodes for gpu in node.gpus]
-        good = [gpu for gpu in gpus if gpu.health is not Health.SICK]
-        strays = [stray for node in nodes for stray in node.strays]
-        let_in, waited = seen.turns.waits.of_all
-        return Totals(
-            nodes=len(nodes),
-            nodes_out=sum(bool(node.out) for node in nodes),
-            gpus=len(gpus),
-            gpus_sick=len(gpus) - len(good),
-            compute=sum(gpu.whole for gpu in good),
-            compute_granted=sum(gpu.compute for gpu in good),
-            compute_used=sum(gpu.used_compute or 0 for gpu in good) if used else None,
-            memory=sum(gpu.size for gpu in good),
-            memory_granted=sum(gpu.memory for gpu in good),
-            memory_used=sum(gpu.used_memory or 0 for gpu in good) if used else None,
-            running=sum(pod.stage in {Stage.RUNNING, Stage.STARTING} for pod in pods),
-            waiting=len(seen.turns),
-            let_in=let_in,
-            waited=waited,
-            evicted=self._evicted,
-            compute_stray=sum(one.compute for one in strays),
-            memory_stray=sum(one.memory for one in strays),
-        )
+
+def _totals(nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *, used: bool) -> Totals:
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    good = [gpu for gpu in gpus if gpu.health is not Health.SICK]
+    strays = [stray for node in nodes for stray in node.strays]
+    let_in, waited = seen.turns.waits.of_all
+    return Totals(
+        nodes=len(nodes),
+        nodes_out=sum(bool(node.out) for node in nodes),
+        gpus=len(gpus),
+        gpus_sick=len(gpus) - len(good),
+        compute=sum(gpu.whole for gpu in good),
+        compute_granted=sum(gpu.compute for gpu in good),
+        compute_used=sum(gpu.used_compute or 0 for gpu in good) if used else None,
+        memory=sum(gpu.size for gpu in good),
+        memory_granted=sum(gpu.memory for gpu in good),
+        memory_used=sum(gpu.used_memory or 0 for gpu in good) if used else None,
+        running=sum(pod.stage in {Stage.RUNNING, Stage.STARTING} for pod in pods),
+        waiting=len(seen.turns),
+        let_in=let_in,
+        waited=waited,
+        evicted=None if seen.evicted is None else sum(seen.evicted.values()),
+        evicted_for={cause: count for cause, count in (seen.evicted or {}).items() if count},
+        compute_stray=sum(one.compute for one in strays),
+        memory_stray=sum(one.memory for one in strays),
+    )
 
 
 def _strays(picture: Picture, *, node: str) -> tuple[StrayShown, ...]:

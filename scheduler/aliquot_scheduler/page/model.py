@@ -160,7 +160,9 @@ class Totals(_Shown, frozen=True, kw_only=True):
     # Since this replica began to lead.
     let_in: int = 0
     waited: float = 0.0
-    evicted: int = 0
+    # As the metrics have it; None where it is not known.
+    evicted: int | None = None
+    evicted_for: Mapping[str, int] = {}
     # What pods hold that are bound without a grant, on no GPU.
     compute_stray: int = 0
     memory_stray: int = 0
@@ -194,3 +196,5 @@ class Sample(_Shown, frozen=True, kw_only=True):
     # Mean wait of those who were let in since the sample before; None: nobody was.
     wait: float | None
     evicted: int
+    # By what for, where any were.
+    evicted_for: Mapping[str, int] = {}

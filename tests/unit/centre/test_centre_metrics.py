@@ -167,7 +167,7 @@ def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign
     clerks = reign.clerks
     clerks.evictor.evicted, clerks.evictor.kept, clerks.evictor.moved = 1, 2, 3
     clerks.evictor.against_budgets = 6
-    clerks.over_use.evicted, clerks.gangs.evicted = 4, 5
+    clerks.over_use.evicted, clerks.gangs.evicted, clerks.by_priority.count = 4, 5, 7
     told = registered(reign)
     outcomes = {
         "taken": 1.0,
@@ -182,6 +182,9 @@ def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign
     assert {
         cause: told.get_sample_value("aliquot_centre_evictions_for_cause_total", {"cause": cause}) for cause in causes
     } == causes
+    assert told.get_sample_value("aliquot_centre_evictions_by_priority_total") == 7.0
+    # What the page shows is the same.
+    assert list(clerks.evicted().values()) == [1, 6, 3, 4, 5, 7]
 
 
 def test_each_rule_is_told_of(reign: Reign) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,9 @@ from support.clocks import VirtualClock
 from support.page_stage import PageStage, until
 
 
-def state(at: float, **totals: float | None) -> State:
+def state(at: float, **totals: Any) -> State:
     """A look at an instant."""
-    return State(at=at, totals=Totals(**totals))  # type: ignore[arg-type]
+    return State(at=at, totals=Totals(**totals))
 
 
 def test_parts_are_of_all_there_is() -> None:
@@ -35,11 +36,25 @@ def test_parts_are_of_all_there_is() -> None:
 
 
 def test_counts_are_of_the_time_between() -> None:
-    """What was counted before the first point is not told as if it had just happened; nor after a new beginning."""
+    """All of a reign's points together are what its leader has counted; the next reign counts from nothing."""
     history = History(points=10)
-    for at, let_in, waited, evicted in ((1, 10, 100.0, 3), (2, 12, 130.0, 4), (3, 12, 130.0, 4), (4, 1, 5.0, 0)):
-        history.add(state(at, let_in=let_in, waited=waited, evicted=evicted))
-    assert [(one.wait, one.evicted) for one in history.since()] == [(None, 0), (15.0, 1), (None, 0), (None, 0)]
+    for at, let_in, waited, others in ((1, 10, 100.0, 3), (2, 12, 130.0, 4), (3, 12, 130.0, 4)):
+        history.add(state(at, let_in=let_in, waited=waited, evicted=others, evicted_for={"for others": others}))
+    history.counted_anew()
+    history.add(state(4, let_in=13, waited=135.0, evicted=6, evicted_for={"for others": 5, "for over-use": 1}))
+    points = history.since()
+    assert [(one.wait and round(one.wait, 1), one.evicted) for one in points] == [
+        (10.0, 3),
+        (15.0, 1),
+        (None, 0),
+        (10.4, 6),
+    ]
+    assert [one.evicted_for for one in points] == [
+        {"for others": 3},
+        {"for others": 1},
+        {},
+        {"for others": 5, "for over-use": 1},
+    ]
 
 
 def test_old_points_go() -> None:
@@ -122,6 +137,35 @@ async def test_the_page_goes_on_with_the_history_of_the_one_before(tmp_path: Pat
         await _running(second, stack)
         await clock.advance(1.0)
         assert second.history.since()[: len(told)] == told
+
+
+async def test_a_new_reign_counts_from_nothing() -> None:
+    """Its first evictions are told in full, however many its predecessor had counted."""
+    clock, reigns = VirtualClock(), [PageStage()]
+    reigns[0].evicted["for others"] = 5
+    settings = PageSettings(every=1.0, sample=1.0)
+    hub = Hub(
+        sight=lambda: reigns[-1].seen(clock=clock),
+        usage=reigns[0].told,
+        clock=clock,
+        names=Names(),
+        settings=settings,
+    )
+
+    async def more(points: int) -> None:
+        async with asyncio.timeout(60):
+            while len(hub.history.since()) < points:
+                await clock.advance(0.5)
+                await asyncio.sleep(0)
+
+    async with contextlib.AsyncExitStack() as stack:
+        await _running(hub, stack)
+        await more(1)
+        reigns.append(PageStage())
+        reigns[-1].evicted["for others"] = 7
+        before = len(hub.history.since())
+        await more(before + 2)
+        assert [one.evicted for one in hub.history.since() if one.evicted] == [5, 7]
 
 
 async def _running(hub: Hub, stack: contextlib.AsyncExitStack) -> Hub:

@@ -14,7 +14,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import OwnerReference, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.page.amounts import held_beside
-from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view
+from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view, totals
 from aliquot_scheduler.page.drawing import Drawing
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
@@ -248,17 +248,18 @@ def test_a_pod_that_has_ended_is_still_told_of(stage: PageStage, looking: Lookin
     assert [one.pod for one in gpu(state, "n0", 0).slices] == ["team/pod-coming"]
 
 
-def test_an_eviction_is_counted_once(stage: PageStage, looking: Looking) -> None:
-    """However often the pod that was evicted is told of again."""
+def test_evictions_are_those_that_the_centre_has_counted(stage: PageStage, looking: Looking) -> None:
+    """However few of the pods a look has still found; by what for, and unknown where nobody tells."""
     assert looked(looking, stage.seen()).totals.evicted == 0
-    mark = PodCondition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI")
-    for phase in ("Running", "Failed"):
-        status = replace(stage.pods["runs"].status, conditions=[mark], phase=phase)
-        stage.change("runs", lambda pod, status=status: replace(pod, status=status))  # type: ignore[misc]
-        assert looked(looking, stage.seen()).totals.evicted == 1
-    stage.gone("runs")
-    assert looked(looking, stage.seen()).totals.evicted == 1
-    assert not looking._disrupted
+    stage.evicted.update({"for others": 50, "for over-use": 6, "to be placed elsewhere": 0})
+    state = looked(looking, stage.seen())
+    assert state.totals.evicted == 56
+    assert "50 for others, 6 for over-use; since" in str(totals(state)["evicted"])
+    seen = stage.seen()
+    assert seen is not None
+    unknown = looked(looking, replace(seen, evicted=None))
+    assert unknown.totals.evicted is None
+    assert "unknown" in str(totals(unknown)["evicted"])
 
 
 def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking) -> None:
@@ -297,7 +298,7 @@ class LookedAt(QueueWorld):
     def seen(self) -> Seen:
         """What there is."""
         pods = {pod.key: pod for pod in self.pods.values()}
-        return Seen(picture=self.picture, turns=self.queues, pods=pods, paused="", now=self.now, wall=0.0)
+        return Seen(picture=self.picture, turns=self.queues, pods=pods, paused="", evicted=None, now=self.now, wall=0.0)
 
 
 @given(seed=st.integers(0, 2**32))
