@@ -59,10 +59,9 @@ class Board(ReclaimStage):
             self._made(uid, by=f"{lies.by}-{uid}")
 
     def free(self) -> None:
-        """None of them asks for its card any more."""
-        for pod in list(self.pods.values()):
-            notes = {key: text for key, text in pod.metadata.annotations.items() if key != NAMES.of("gpu-uuid")}
-            self.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+        """They had lain there by chance."""
+        for uid in list(self.pods):
+            self.unpin(uid)
 
     def made_anew(self, uid: str, lies: Lies) -> str:
         """Whoever made it makes another."""
