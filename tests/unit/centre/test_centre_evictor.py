@@ -59,6 +59,8 @@ class Api:
         # What was said of it with each; None where a pod's own is kept.
         self.graces: dict[str, int | None] = {}
         self.no_budgets: ApiError | None = None
+        # Whoever is evicted ends before the next can be asked.
+        self.goes_at_once = False
         self.events: list[Mapping[str, Any]] = []
 
     async def request(self, question: Question) -> Response:
@@ -88,10 +90,17 @@ class Api:
         self.graces[uid] = told["deleteOptions"].get("gracePeriodSeconds")
         if refusals := self.refusing.get(uid):
             raise refusals.pop(0)
+        self._leaves(uid)
+        return Response(status=201, headers={}, body=b"{}")
+
+    def _leaves(self, uid: str) -> None:
+        """It is on its way out, or gone."""
         self.evicted.append(uid)
         if self.stage:
             self.stage.leave(uid)
-        return Response(status=201, headers={}, body=b"{}")
+        if self.stage and self.goes_at_once:
+            self.stage.gone(uid)
+            self.stage.run()
 
     def _kept(self, question: Question) -> Response:
         """The ConfigMap."""
@@ -132,13 +141,20 @@ class Api:
 class Scene:
     """A full cluster of one node, its API server, and the leader who evicts."""
 
-    def __init__(self, specs: Mapping[str, QueueSpec] | None = None, *, grace: int | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, QueueSpec] | None = None,
+        *,
+        grace: int | None = None,
+        group: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
         self.api, self.clock, self.silent = Api(), VirtualClock(start=WALL), ""
         self.specs = OWNER if specs is None else specs
         self.stage = self.api.stage = ReclaimStage(self.specs, **more)
         for number in range(4):
             spec = None if grace is None else {"terminationGracePeriodSeconds": grace}
-            self.stage.submit(f"b{number}", 100, queue="blue", spec=spec)
+            self.stage.submit(f"b{number}", 100, queue="blue", spec=spec, group="gang" if group else "", notes=group)
         self.stage.run()
         self._lead()
 
@@ -795,3 +811,26 @@ async def test_no_room_is_kept_for_one_that_a_budget_keeps() -> None:
     assert scene.api.tried == ["b0"]
     assert (scene.evictor.moved, scene.evictor.kept) == (0, 1)
     assert len(scene.stage.queues.register.refuges) == 0
+
+
+@pytest.mark.parametrize(
+    ("group", "went"),
+    [
+        ({"group-size": "4"}, ["b0", "b1", "b2", "b3"]),
+        # It runs with two.
+        ({"group-size": "4", "group-min": "2"}, ["b3"]),
+        ({}, ["b3"]),
+    ],
+)
+async def test_a_group_that_goes_as_a_whole_goes_wholly_though_less_is_enough(
+    group: dict[str, str], went: list[str]
+) -> None:
+    """One is gone before the next is asked, and its card is enough; the others could not run, and would hold theirs."""
+    scene = Scene(group=group)
+    scene.api.goes_at_once = True
+    ((_, first),) = scene.stage.picture.holdings.of("b3")
+    scene.stage.submit("r0", 100, queue="red", notes={"gpu-uuid": first})
+    await scene.look(5)
+    assert scene.stage.pods["r0"].spec.node_name
+    assert sorted(scene.api.evicted) == went
+    assert not scene.stage.queues.register.clearings.victims()
