@@ -93,6 +93,7 @@ def sight_of(centre: Centre, *, clock: Clock) -> Callable[[], Seen | None]:
             turns=reign.turns,
             pods=reign.pods,
             paused=reign.why_not(),
+            deaf=reign.why_deaf(),
             evicted=reign.clerks.evicted(),
             now=clock.monotonic(),
             wall=clock.wall(),

@@ -268,7 +268,7 @@ def _served(
     )
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use, ahead=ahead))
     sight = Sight(clock=clock, blind=centre.why_blind)
-    pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: _unready(leadership))
+    pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: unready(leadership, centre=centre))
     shown = page.routes()
     asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)
     extender = extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock)
@@ -285,9 +285,13 @@ def _served(
     return forwarder, server
 
 
-def _unready(leadership: Leadership) -> list[str]:
+def unready(leadership: Leadership, *, centre: Centre) -> list[str]:
     """A replica is ready when extender calls find a decision: here, or with a leader that is known."""
-    return [] if leadership.leader else ["nobody leads, as far as this replica knows"]
+    if leadership.leader is None:
+        return ["nobody leads, as far as this replica knows"]
+    # In a cluster that is when those who follow know no leader any more either.
+    deaf = centre.why_deaf(after=ElectionSettings().duration)
+    return [deaf] if deaf else []
 
 
 async def _all(*parts: Callable[[], Any]) -> None:

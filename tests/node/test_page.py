@@ -134,6 +134,18 @@ async def test_evictions_are_one_number_wherever_they_are_told(tab: Tab, stage: 
         assert "50 for others" in await text(tab, "#samples")
 
 
+@pytest.mark.parametrize("path", ["", "/waiting", "/queues", "/history", "/nodes/n0"])
+async def test_that_nothing_is_decided_stands_above_every_view(tab: Tab, stage: PageStage, path: str) -> None:
+    """As long as it is so."""
+    async with page_served(stage) as served:
+        await live(tab, f"{served.url}/page{path}")
+        assert "not been heard" not in await text(tab)
+        stage.deaf = "the API server has not been heard for 9 s"
+        await tab.until_true(f"document.querySelector('#paused').innerText.includes({stage.deaf!r})")
+        stage.deaf = ""
+        await tab.until_true("document.querySelector('#paused').innerText === ''")
+
+
 async def test_granted_is_shown_against_used(tab: Tab, stage: PageStage) -> None:
     """What is used comes on the page when it is known, and is called unknown until then."""
     async with page_served(stage) as served:

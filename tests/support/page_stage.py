@@ -83,7 +83,7 @@ class PageStage(Stage):
         super().__init__(*arguments, **more)
         self.told = ToldUsage()
         self.leads = True
-        self.paused = ""
+        self.paused = self.deaf = ""
         self.evicted = Counter[str]()
 
     def seen(self, *, clock: Clock | None = None) -> Seen | None:
@@ -95,6 +95,7 @@ class PageStage(Stage):
             turns=self.queues,
             pods=self.by_key,
             paused=self.paused,
+            deaf=self.deaf,
             evicted=dict(self.evicted),
             now=self.now,
             wall=(clock or SystemClock()).wall(),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aliquot_cli.top.ink import Line, Span, Tone
 
-USED, GRANTED, UNKNOWN, FREE, CUT = "█", "░", "▓", "·", "▏"
+USED, GRANTED, UNKNOWN, FREE, CUT, OUT = "█", "░", "▓", "·", "▏", "x"
 
 
 class Part(NamedTuple):
@@ -22,8 +22,11 @@ class Part(NamedTuple):
     tone: Tone
 
 
-def cut_bar(parts: Sequence[Part], *, whole: float, width: int) -> Line:
-    """A bar of so many cells; each part has at least one while there is room, and all together never more than all."""
+def cut_bar(parts: Sequence[Part], *, whole: float, width: int, out: bool = False) -> Line:
+    """A bar of so many cells; each part has at least one while there is room, and all together never more than all.
+
+    Of a GPU whose node is `out` what nobody has is not free.
+    """
     spans: list[Span] = []
     ends = _ends([part.granted for part in parts], whole=whole, width=width)
     begin = 0
@@ -31,7 +34,7 @@ def cut_bar(parts: Sequence[Part], *, whole: float, width: int) -> Line:
         if size := end - begin:
             spans.append(Span(_slice(part, size), part.tone))
         begin = end
-    return (*spans, Span(FREE * (width - begin), Tone.DIM))
+    return (*spans, Span((OUT if out else FREE) * (width - begin), Tone.BAD if out else Tone.DIM))
 
 
 def _ends(amounts: Sequence[float], *, whole: float, width: int) -> list[int]:

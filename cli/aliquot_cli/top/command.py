@@ -62,10 +62,11 @@ class Source(Protocol):
 def top(*, view: str, once: bool, every: float, words: str, form: str | None, page: str, **server: Any) -> None:
     """Show GPUs cut into slices, queues, pods and who waits for what, as they change.
 
-    A bar's cells are used (full), granted and idle (light) or free (dots); each slice begins with a cut, and has its
-    queue's colour. A queue's bar shows what it uses of its guarantee, what it borrows (medium), what is kept for it
-    (light), and its fair share (a line). Keys: 1 to 4 or tab change the view, s sorts, r turns it round, / filters,
-    space holds, q or Ctrl-C ends. Use is known from the centre's page alone; without one it says so.
+    A bar's cells are used (full), granted and idle (light), free (dots) or on a node that is out (x); each slice
+    begins with a cut, and has its queue's colour. A queue's bar shows what it uses of its guarantee, what it borrows
+    (medium), what is kept for it (light), and its fair share (a line). Keys: 1 to 4 or tab change the view, s sorts,
+    r turns it round, / filters, space holds, q or Ctrl-C ends. Use is known from the centre's page alone; without one
+    it says so.
 
     \b
     Examples:

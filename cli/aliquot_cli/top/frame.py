@@ -140,7 +140,8 @@ def _chosen(table: Table[Any], state: State, choice: Choice) -> list[Any]:
 def _sums(totals: Totals, *, at: float) -> list[Span]:
     clock = time.strftime("%H:%M:%S", time.localtime(at))
     sick = [Span(f", {totals.gpus_sick} sick", Tone.BAD)] if totals.gpus_sick else []
-    out = [Span(f", {totals.nodes_out} out", Tone.BAD)] if totals.nodes_out else []
+    counts = (totals.nodes_out, "out"), (totals.nodes_unheard, "unheard")
+    out = [Span(f", {count} {what}", Tone.BAD) for count, what in counts if count]
     emphasis = Tone.HEAD if totals.waiting else Tone.PLAIN
     return [
         Span(f"aliquot  {clock}  ", Tone.HEAD),

@@ -20,7 +20,7 @@ from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.questions import Transport
-from aliquot_scheduler.centre.watches import Watches
+from aliquot_scheduler.centre.watches import SURELY_DEAF, Watches
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State, WaitingShown
 from aliquot_scheduler.page.usage import Usage
@@ -40,10 +40,10 @@ class Onlooker:
     ) -> None:
         self._clock = clock
         self._names = names
-        self._picture = Picture(names=names)
+        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
+        self._picture = Picture(names=names, silence=self._watches.silence)
         self._turns = Queues(names=names, random=random, picture=self._picture, settings=settings)
         self._looking = Looking(names=names)
-        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
         self._stack = AsyncExitStack()
         self._watches.queues.subscribe(self._queue_changed)
         self._watches.namespaces.subscribe(self._namespace_changed)
@@ -73,7 +73,16 @@ class Onlooker:
         now, wall = self._clock.monotonic(), self._clock.wall()
         self._picture.tell_time(now)
         pods = self._watches.pods.objects
-        seen = Seen(picture=self._picture, turns=self._turns, pods=pods, paused="", evicted=None, now=now, wall=wall)
+        seen = Seen(
+            picture=self._picture,
+            turns=self._turns,
+            pods=pods,
+            paused="",
+            deaf=self._watches.why_deaf(after=SURELY_DEAF),
+            evicted=None,
+            now=now,
+            wall=wall,
+        )
         looking = self._looking.look(seen, Usage())
         while True:
             try:

@@ -54,6 +54,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     slices: Mapping[str, Sequence[str]]
     # By node what pods hold of it beside all grants.
     beside: Mapping[str, str]
+    # By node why no pod is bound there, where that is so.
+    out: Mapping[str, str]
 
     @property
     def whole(self) -> int:
@@ -74,7 +76,8 @@ def scene_of(state: State) -> Scene:
     names = sorted({row.name for row in state.queues if row.leaf} | {pod.queue for pod in state.pods})
     hues = {name: HUES[number % len(HUES)] for number, name in enumerate(names)}
     beside = {node.name: held_beside(node.strays) for node in state.nodes if node.strays}
-    return Scene(state=state, hues=hues, used=used, slices=slices, beside=beside)
+    out = {node.name: node.out for node in state.nodes if node.out}
+    return Scene(state=state, hues=hues, used=used, slices=slices, beside=beside, out=out)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

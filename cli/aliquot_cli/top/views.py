@@ -35,12 +35,12 @@ def _of(used: int | None, granted: int) -> Span:
 def _gpu(gpu: GpuShown, layout: Layout, scene: Scene) -> Line:
     bar = _gpu_bar(gpu, scene, width=layout.size("COMPUTE"))
     sick = gpu.health is not Health.HEALTHY
-    beside = scene.beside.get(gpu.node, "")
+    beside, out = scene.beside.get(gpu.node, ""), scene.out.get(gpu.node, "")
     pods = ", ".join(_pod_name(one.pod) for one in gpu.slices)
-    note = gpu.reason or str(gpu.health) if sick else "; ".join(filter(None, (pods, beside)))
+    note = gpu.reason or str(gpu.health) if sick else "; ".join(filter(None, (out and f"out: {out}", pods, beside)))
     return layout.line(
         [
-            Span(gpu.node),
+            Span(gpu.node, Tone.BAD if out else Tone.PLAIN),
             Span(str(gpu.index), Tone.BAD if gpu.health is Health.SICK else Tone.PLAIN),
             Span(_short(gpu.model), Tone.DIM),
             bar,
@@ -48,7 +48,7 @@ def _gpu(gpu: GpuShown, layout: Layout, scene: Scene) -> Line:
             _amount(gpu.used_compute),
             Span(_gib(gpu.memory, gpu.size)),
             Span(_UNKNOWN if gpu.used_memory is None else f"{gpu.used_memory / _GIB:.0f}"),
-            Span(note, Tone.BAD if sick or beside else Tone.PLAIN),
+            Span(note, Tone.BAD if sick or beside or out else Tone.PLAIN),
         ]
     )
 
@@ -58,7 +58,8 @@ def _gpu_bar(gpu: GpuShown, scene: Scene, *, width: int) -> Line:
         Part(one.compute or 0, _part_used(one.compute, one.used_compute), scene.hues.get(one.queue, Tone.PLAIN))
         for one in gpu.slices
     ]
-    return cut_bar(parts, whole=gpu.whole, width=width)
+    # What nobody has there is nobody's to get.
+    return cut_bar(parts, whole=gpu.whole, width=width, out=gpu.node in scene.out)
 
 
 def _gpu_words(gpu: GpuShown) -> str:

@@ -64,6 +64,10 @@ class Centre:
         """Why nothing can be decided here, though this replica leads; empty where it can, or another leads."""
         return self.reign.why_not() if self.reign else ""
 
+    def why_deaf(self, *, after: float) -> str:
+        """That the API server was not heard here for so long, though this replica leads."""
+        return self.reign.why_deaf(after=after) if self.reign else ""
+
     def beating_nodes(self) -> int | None:
         """How many nodes have agents that show that they live; None where that is not known here."""
         return None if self.reign is None or self.reign.why_not() else self.reign.picture.beating

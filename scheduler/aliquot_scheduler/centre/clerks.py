@@ -14,6 +14,7 @@ from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
+from aliquot_scheduler.centre.node_teller import NodeTeller
 from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
@@ -75,6 +76,7 @@ class Clerks:
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
         self.by_priority = EvictionsByPriority(means=means)
+        self.nodes = NodeTeller(picture=picture, means=means)
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
         self.mix = MixKeeper(appraiser=appraiser, notebook=notebook, clock=means.clock)
         self.tables = TableRenewer(appraiser=appraiser, clock=means.clock, aside=aside)
@@ -104,6 +106,7 @@ class Clerks:
             self.over_use.run,
             self.over_use_words.run,
             self.gangs.run,
+            self.nodes.run,
             self._events.run,
             self.mix.run,
             self.tables.run,

@@ -19,6 +19,7 @@ from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.deciding.promises import Stage
 from aliquot_scheduler.picture.grid import Bools, Ints
 from aliquot_scheduler.picture.host_room import OWN_COMPUTE, OWN_MEMORY, HostInts, Reals
+from aliquot_scheduler.picture.signs import UNHEARD
 from aliquot_scheduler.rules.judging import Rules
 
 _MIB = 1024 * 1024
@@ -77,13 +78,15 @@ def _knowledge(reign: Reign) -> Iterable[Metric]:
 
 
 def _nodes(reign: Reign) -> Iterable[Metric]:
-    """A cordon is somebody's will, and nothing to wake anybody for."""
+    """A cordon is somebody's will, and nothing to wake anybody for; of whom we are deaf to nothing is known."""
     nodes = reign.picture.nodes.values()
     cordoned = sum(known.node.spec.unschedulable for known in nodes)
-    out = sum(bool(known.out) for known in nodes if not known.node.spec.unschedulable)
+    unheard = sum(known.out == UNHEARD for known in nodes)
+    out = sum(bool(known.out) for known in nodes if not known.node.spec.unschedulable) - unheard
     family = GaugeMetricFamily("aliquot_centre_nodes", "Nodes, by whether pods may be bound to them.", labels=["state"])
-    family.add_metric(["in"], len(nodes) - out - cordoned)
+    family.add_metric(["in"], len(nodes) - out - unheard - cordoned)
     family.add_metric(["out"], out)
+    family.add_metric(["unheard"], unheard)
     family.add_metric(["cordoned"], cordoned)
     yield family
 

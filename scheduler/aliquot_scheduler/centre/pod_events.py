@@ -9,7 +9,7 @@ from __future__ import annotations
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import ObjectReference, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger, Limits
 from aliquot_kube.events import EventRecorder
@@ -23,7 +23,7 @@ _LONGEST_INSTANCE = 128
 
 
 class PodEvents:
-    """Tells people of pods."""
+    """Tells people of pods, and of nodes that pods can't lie on."""
 
     def __init__(self, *, client: KubeClient, clock: Clock, random: Random, names: Names, instance: str) -> None:
         """`instance` says which replica tells."""
@@ -40,6 +40,14 @@ class PodEvents:
         """Costs nothing now."""
         self._recorder.tell(
             regarding=pod.reference, reason=notice.reason, action=action, note=notice.message, warning=warning
+        )
+
+    def tell_of_node(self, node: str, notice: Notice, *, action: str, warning: bool = False) -> None:
+        """Costs nothing now."""
+        # Under its name for an UID, by which the kubelet's own are found too.
+        regarding = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._recorder.tell(
+            regarding=regarding, reason=notice.reason, action=action, note=notice.message, warning=warning
         )
 
     async def run(self) -> None:

@@ -31,6 +31,7 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.fit.nowhere import nowhere_in
+from aliquot_scheduler.picture.hearing import DEAF
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
@@ -71,7 +72,8 @@ class Reign:
         self._clock, self._names = clock, names
         self._stale = settings.stale
         self._leads, self._settled = leads, settled
-        self.picture = Picture(names=names)
+        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
+        self.picture = Picture(names=names, silence=self._watches.silence)
         self.rules = rules
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
         self.appraiser = Appraiser(picture=self.picture, names=names, given=mix)
@@ -83,7 +85,6 @@ class Reign:
             look=self.appraiser.look,
             rules=rules,
         )
-        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
         means = self._means(transport=transport, random=random, instance=settings.name)
         self.long_turns = means.long_turns
         self.clerks = Clerks(
@@ -130,6 +131,10 @@ class Reign:
         if not self._leads():
             return "this replica does not lead any more"
         return self._watches.why_blind(stale=self._stale)
+
+    def why_deaf(self, *, after: float = DEAF) -> str:
+        """That the API server was not heard for `after` seconds or longer."""
+        return self._watches.why_deaf(after=after)
 
     def there(self) -> There:
         """Which GPUs and nodes the cluster has."""

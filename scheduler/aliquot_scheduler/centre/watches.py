@@ -12,10 +12,13 @@ from aliquot_kube.mirror import Mirror
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import Transport
+from aliquot_scheduler.picture.hearing import DEAF
 
 # Seconds. Among the Leases is the leader's own, which it renews every two. Nodes that were not heard for as long are
 # out meanwhile, and in again as soon as the new watch tells of them.
 BEATS_SILENT = 15.0
+# Who does not lead can't tell a server that hangs from a cluster without a leader before the watch was asked for anew.
+SURELY_DEAF = BEATS_SILENT + 3.0
 
 
 class Watches:
@@ -38,6 +41,15 @@ class Watches:
             "queues": self.queues.freshness(),
             "namespaces": self.namespaces.freshness(),
         }
+
+    def silence(self) -> float | None:
+        """How long ago anything was heard of any heart-beat, the leader's own among them."""
+        return self.leases.freshness().contact_age
+
+    def why_deaf(self, *, after: float = DEAF) -> str:
+        """That the API server is not heard, and for how long; empty if it was within `after` seconds."""
+        age = self.silence()
+        return f"the API server has not been heard for {age:.0f} s" if age is not None and age > after else ""
 
     def why_blind(self, *, stale: float) -> str:
         """Why nothing may be decided by them, if anything was silent for more than `stale` seconds; empty if it may."""

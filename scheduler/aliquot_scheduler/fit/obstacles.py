@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from aliquot_core.counting import agreed, counted
+from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.node_rules import barrier, why_absent, why_unsuited
 from aliquot_scheduler.fit.counted import why_short
 from aliquot_scheduler.fit.ground import Against, Barrier, Ground, HostAsk
@@ -17,6 +17,8 @@ from aliquot_scheduler.picture.host_room import MILLI
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
 _GIB = 2**30
+# For so many reasons nodes that are out are named.
+_REASONS = 2
 
 # Why GPUs of these nodes do not take a pod.
 Refused = Callable[[Mapping[str, KnownNode]], Mapping[str, Refusal]]
@@ -48,9 +50,9 @@ class Obstacles:
         nodes = self._picture.nodes
         yield from _of_others(refused({name: known for name, known in nodes.items() if those[known.row]}))
         rest = [known for known in nodes.values() if not (those | but)[known.row]]
-        if out := sum(bool(known.out) for known in rest):
-            yield f"{out} more {agreed(out, 'takes', 'take')} nobody"
-        if neither := len(rest) - out:
+        if out := [known for known in rest if known.out]:
+            yield f"{len(out)} more {agreed(len(out), 'takes', 'take')} nobody ({_whose(out)})"
+        if neither := len(rest) - len(out):
             yield f"{neither} more would not take it either"
 
     def why_not(self, ask: HostAsk, rows: Bools) -> str:
@@ -104,6 +106,17 @@ class Obstacles:
             found[str(barrier(taints, ask.tolerations))] += count
         (taint, _), *more = found.most_common()
         return f"{taint} and others" if more else taint
+
+
+def _whose(out: Sequence[KnownNode]) -> str:
+    """Which nodes are out and why, the most frequent reasons."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for known in out:
+        names[known.out].append(known.name)
+    often = sorted(names, key=lambda why: (-len(names[why]), why))
+    others = sum(len(names[why]) for why in often[_REASONS:])
+    told = [f"{listed(sorted(names[why]))}: {why}" for why in often[:_REASONS]]
+    return "; ".join([*told, *([f"other reasons ({others})"] if others else [])])
 
 
 def _of_others(refusals: Mapping[str, Refusal]) -> Iterator[str]:

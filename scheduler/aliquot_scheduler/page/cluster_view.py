@@ -87,6 +87,14 @@ def _gpu_row(gpu: GpuShown, colours: Colours, numbers: frozenset[int]) -> Html:
     )
 
 
+def paused(state: State) -> Region:
+    """Above every view: why what is shown stands still."""
+    said = (
+        {"paused": keyed("p", "paused", f"Nothing is decided: {state.paused}.", class_="warn")} if state.paused else {}
+    )
+    return Region(name="paused", children=said)
+
+
 def totals(state: State) -> dict[str, Html]:
     """The tiles above everything."""
     one = state.totals
@@ -94,7 +102,7 @@ def totals(state: State) -> dict[str, Html]:
     memory = f", {gib(one.memory_stray)} without a grant" if one.memory_stray else ""
     tiles = {
         "gpus": ("GPUs", str(one.gpus), f"{one.gpus_sick} sick" if one.gpus_sick else "all healthy"),
-        "nodes": ("Nodes", str(one.nodes), f"{one.nodes_out} out" if one.nodes_out else "all in"),
+        "nodes": ("Nodes", str(one.nodes), _nodes_told(one)),
         "compute": (
             "Compute granted",
             part_of(one.compute_granted, one.compute),
@@ -110,6 +118,11 @@ def totals(state: State) -> dict[str, Html]:
         key: keyed("div", key, tag("dt", name), tag("dd", value, class_="big"), tag("dd", more, class_="more"))
         for key, (name, value, more) in tiles.items()
     }
+
+
+def _nodes_told(totals: Totals) -> str:
+    counts = ((totals.nodes_out, "out"), (totals.nodes_unheard, "not heard of"))
+    return ", ".join(f"{count} {what}" for count, what in counts if count) or "all in"
 
 
 def _evicted_for(totals: Totals) -> str:

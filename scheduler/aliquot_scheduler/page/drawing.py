@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view
+from aliquot_scheduler.page.cluster_view import ClusterView, gpu_view, node_view, paused
 from aliquot_scheduler.page.history_view import history_view
 from aliquot_scheduler.page.lists import application_view, applications_view, queues_view, waiting_view
 from aliquot_scheduler.page.model import Owner, Sample, State
@@ -26,6 +28,10 @@ class Drawing:
 
     def view(self, steps: Steps, state: State, *, pods: Mapping[str, Pod], samples: Sequence[Sample]) -> View | None:
         """The view at an address; None where there is none such. `pods` are objects by namespace and name."""
+        view = self._drawn(steps, state, pods=pods, samples=samples)
+        return None if view is None else msgspec.structs.replace(view, pieces=(paused(state), *view.pieces))
+
+    def _drawn(self, steps: Steps, state: State, *, pods: Mapping[str, Pod], samples: Sequence[Sample]) -> View | None:
         state_alone = {"queues": queues_view, "waiting": waiting_view, "applications": applications_view}
         match steps:
             case ():

@@ -34,6 +34,7 @@ from aliquot_scheduler.page.owners import owner_of
 from aliquot_scheduler.page.usage import Usage, Use
 from aliquot_scheduler.page.waiters import placing_shown, waiting_shown
 from aliquot_scheduler.picture.picture import KnownNode, Picture
+from aliquot_scheduler.picture.signs import UNHEARD
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.telling.rows import rows
@@ -52,6 +53,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     turns: Queues
     pods: Mapping[str, Pod]
     paused: str
+    # That the API server is not heard, and for how long; empty if it is.
+    deaf: str
     # How many were evicted since this replica began to lead, by what for; None where that is not known.
     evicted: Mapping[str, int] | None
     now: float
@@ -88,7 +91,7 @@ class Looking:
         yield
         yield from self._see_pods(seen, waiting={waiter.uid: waiter for waiter in waiters})
         nodes = yield from self._see_nodes(seen, usage)
-        waiting, reasons = yield from waiting_shown(waiters, seen.turns)
+        waiting, reasons = yield from waiting_shown(waiters, seen.turns, deaf=seen.deaf)
         coming = [placing_shown(waiter) for waiter in seen.turns.under_way()]
         pods = tuple(known.shown for known in self._pods.values() if known.shown)
         tree = seen.turns.books.ledger.tree
@@ -96,7 +99,7 @@ class Looking:
         yield
         return State(
             at=seen.wall,
-            paused=seen.paused,
+            paused=seen.deaf or seen.paused,
             used_at=usage.at,
             totals=_totals(nodes, pods, seen, used=usage.at is not None),
             queues=rows(Plan(specs={}, tree=tree), statuses=statuses, standing=None),
@@ -203,7 +206,8 @@ def _totals(nodes: Sequence[NodeShown], pods: Sequence[PodShown], seen: Seen, *,
     let_in, waited = seen.turns.waits.of_all
     return Totals(
         nodes=len(nodes),
-        nodes_out=sum(bool(node.out) for node in nodes),
+        nodes_out=sum(bool(node.out) and node.out != UNHEARD for node in nodes),
+        nodes_unheard=sum(node.out == UNHEARD for node in nodes),
         gpus=len(gpus),
         gpus_sick=len(gpus) - len(good),
         compute=sum(gpu.whole for gpu in good),

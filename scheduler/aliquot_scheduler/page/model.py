@@ -147,6 +147,8 @@ class Totals(_Shown, frozen=True, kw_only=True):
 
     nodes: int = 0
     nodes_out: int = 0
+    # Of whom nothing is known just now, as the API server is not heard.
+    nodes_unheard: int = 0
     gpus: int = 0
     gpus_sick: int = 0
     compute: int = 0

@@ -10,7 +10,7 @@ import aiohttp
 
 from aliquot_core.clock import Clock
 from aliquot_scheduler.page.past import Pasts
-from aliquot_scheduler.page.usage import Usage, read_usage
+from aliquot_scheduler.page.usage import Usage, node_of, read_usage
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ class ScrapedUsage:
         self._clock = clock
         self._texts: dict[str, str] = {}
         self._failing: set[str] = set()
+        # Whose page it was when it answered last; empty where it is of several, or has never answered.
+        self._nodes: dict[str, str] = {}
         self._usage = Usage()
         self._pasts = Pasts()
         self._until = float("-inf")
@@ -57,11 +59,14 @@ class ScrapedUsage:
         try:
             async with session.get(address, allow_redirects=False) as answer:
                 answer.raise_for_status()
-                self._texts[address] = await _text(answer)
+                text = self._texts[address] = await _text(answer)
+                self._nodes[address] = node_of(text)
         except (aiohttp.ClientError, TimeoutError) as error:
             self._texts.pop(address, None)
             if address not in self._failing:
-                log.warning("what is used is not told", extra={"address": address, "error": str(error)})
+                # Of a time that ran out there is no other word.
+                why = {"error": str(error) or type(error).__name__, "node": self._nodes.get(address, "")}
+                log.warning("what is used is not told", extra={"address": address, **why})
             self._failing.add(address)
         else:
             self._failing.discard(address)

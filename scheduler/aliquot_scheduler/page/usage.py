@@ -94,7 +94,7 @@ def read_usage(texts: Mapping[str, str], *, at: float) -> Usage:
     slices: dict[SliceKey, dict[str, int]] = {}
     rungs: dict[SliceKey, str] = {}
     for text in texts.values():
-        node = _node_of(text)
+        node = node_of(text)
         for name, labels, value in _samples(text):
             key = labels.get("node", node), labels.get("UUID", "")
             of_pod = (*key, f"{labels.get('namespace', '')}/{labels.get('pod', '')}")
@@ -148,7 +148,7 @@ def _unescaped(match: re.Match[str]) -> str:
     return "\n" if match[1] == "n" else match[1]
 
 
-def _node_of(text: str) -> str:
+def node_of(text: str) -> str:
     """Whose page it is, where an agent's own page says so once for all."""
     nodes = {labels.get("node", "") for name, labels in _builds(text)}
     return nodes.pop() if len(nodes) == 1 else ""

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 
 from aliquot_scheduler.page.model import WaitingShown
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 
@@ -14,20 +15,26 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 _AT_ONCE = 64
 # Reasons are worked out for so many; the others are counted under a word of their own.
 _MOST = 1000
+_UNHEARD = "Unheard"
 _NOT_SHOWN = "not looked at"
 
 
 def waiting_shown(
-    waiters: Sequence[Waiter], turns: Queues
+    waiters: Sequence[Waiter], turns: Queues, *, deaf: str
 ) -> Generator[None, None, tuple[list[WaitingShown], Counter[str]]]:
-    """Those who come first in each queue, and how many wait for which reason."""
+    """Those who come first in each queue, and how many wait for which reason.
+
+    While the API server is not heard all wait for that: what else would be said is of a picture that stands still.
+    """
     found: list[WaitingShown] = []
     reasons: Counter[str] = Counter()
     ordered = sorted(waiters, key=lambda waiter: (waiter.queue, waiter.place))
     for number, waiter in enumerate(ordered[:_MOST]):
         if not number % _AT_ONCE:
             yield
-        notice = turns.notice(waiter)
+        notice = (
+            Notice(reason=_UNHEARD, message=f"{deaf}: nobody is placed meanwhile") if deaf else turns.notice(waiter)
+        )
         reasons[notice.reason] += 1
         found.append(_shown(waiter, reason=notice.reason, why=notice.message))
     if rest := len(ordered) - len(found):

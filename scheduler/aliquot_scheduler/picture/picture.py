@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,11 +30,12 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows, kind_of
+from aliquot_scheduler.picture.hearing import Hearing
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom, Ungranted
 from aliquot_scheduler.picture.marks import Marks
 from aliquot_scheduler.picture.named import Named
-from aliquot_scheduler.picture.signs import Beat, beat_seen, lost_gpus, why_out
+from aliquot_scheduler.picture.signs import SILENT, UNHEARD, Beat, beat_seen, is_fault, lost_gpus, why_out
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,12 @@ class KnownNode:
 class Picture:
     """What the centre knows."""
 
-    def __init__(self, *, names: Names) -> None:
+    def __init__(self, *, names: Names, silence: Callable[[], float | None] = lambda: None) -> None:
+        """`silence`: how long ago anything was heard of any heart-beat, where that is known."""
         self._names = names
+        self._hearing = Hearing(silence)
+        # Who is out only because nobody is heard.
+        self._unheard = set[str]()
         self.grid = Grid()
         self.hosts = HostRoom(rows=self.grid.rows, own=names.resources())
         self.marks = Marks(rows=self.grid.rows)
@@ -101,6 +106,7 @@ class Picture:
     def node_gone(self, name: str) -> None:
         """A node's object is deleted; what its pods hold is theirs until they are gone too."""
         if known := self.nodes.pop(name, None):
+            self._unheard.discard(name)
             self.hosts.node_gone(name)
             self.marks.node_gone(known.row)
             self._named.gpus_seen((), row=known.row, rows=self.grid.rows)
@@ -130,6 +136,9 @@ class Picture:
         """Let time pass: which nodes went out because their heart-beats grew old."""
         self._now = now
         gone: list[str] = []
+        if not self._hearing.deaf(now):
+            for name in sorted(self._unheard):
+                self._judge(self.nodes[name])
         while self._expiries and self._expiries[0][0] <= now:
             _, lease = heapq.heappop(self._expiries)
             if (known := self._owner(lease)) and self._judge(known) and known.out:
@@ -274,16 +283,28 @@ class Picture:
     def _judge(self, known: KnownNode) -> bool:
         """Whether pods may be bound to it; tells if that is another answer than before."""
         beat = self._beats.get(self._names.lease(known.name))
-        out = why_out(known.node, beat=beat, problem=known.inventory.problem, now=self._now)
+        # Who was silent before we became deaf is so still.
+        deaf = known.out != SILENT and self._hearing.deaf(self._now)
+        out = why_out(known.node, beat=beat, problem=known.inventory.problem, now=self._now, deaf=deaf)
         turned = bool(out) != bool(known.out)
-        if turned:
+        if turned or (is_fault(out) and not is_fault(known.out)):
             about: dict[str, object] = {"node": known.name, "reason": out}
             # By our own clock, as its age is judged.
             about |= {"silent_s": round(self._now - beat.seen, 2)} if beat and out else {}
-            log.info("node out" if out else "node in", extra=about)
+            log.log(_level(out), "node out" if out else "node in", extra=about)
+        if turned:
             self.grid.allow(known.row, bindable=not out)
         known.out = out
+        if out == UNHEARD:
+            self._unheard.add(known.name)
+        else:
+            self._unheard.discard(known.name)
         return turned
+
+
+def _level(out: str) -> int:
+    """Of what is somebody's will nobody need be woken."""
+    return logging.WARNING if is_fault(out) else logging.INFO
 
 
 def _own_grant(pod: Pod, text: str) -> Grant | str:

@@ -22,6 +22,13 @@ _SKEW = 30.0
 _DURATION = 10
 
 
+SILENT = "its agent is not heard of any more"
+# Nothing is bound there either, but the node may be well.
+UNHEARD = "no heart-beat of anybody is heard just now, nor that of its agent"
+CORDONED = "the node is cordoned"
+LEAVING = "its agent is leaving"
+
+
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """The last heart-beat of a node as we saw it, and when; `until` is when it is too old."""
 
@@ -43,16 +50,21 @@ def beat_seen(lease: Lease, *, before: Beat | None, names: Names, now: float, wa
     return Beat(renewed=renewed, state=state, seen=now, until=now if old else now + duration)
 
 
-def why_out(node: Node, *, beat: Beat | None, problem: str, now: float) -> str:
-    """Why no pod may be bound to a node now; empty if pods may."""
+def why_out(node: Node, *, beat: Beat | None, problem: str, now: float, deaf: bool = False) -> str:
+    """Why no pod may be bound to a node now; empty if pods may. `deaf`: nobody is heard."""
     if node.spec.unschedulable:
-        return "the node is cordoned"
+        return CORDONED
     if problem:
         return problem
-    if silent := _silence(beat, now=now):
+    if silent := _silence(beat, now=now, deaf=deaf):
         return silent
     unready = any(sign.type == "Ready" and sign.status != "True" for sign in node.status.conditions)
     return "the node is not ready" if unready else ""
+
+
+def is_fault(out: str) -> bool:
+    """Whether what keeps a node out is a fault of its own, and nobody's will."""
+    return out not in {"", CORDONED, LEAVING, UNHEARD}
 
 
 def lost_gpus(inventory: Inventory) -> str:
@@ -68,12 +80,12 @@ def _why_lost(gpu: Gpu) -> str:
     return "in MIG mode" if gpu.mig else ""
 
 
-def _silence(beat: Beat | None, *, now: float) -> str:
+def _silence(beat: Beat | None, *, now: float, deaf: bool) -> str:
     """Why its agent can't be counted on to start a pod."""
     if beat is None:
         return "its agent has not been heard of"
     if now >= beat.until:
-        return "its agent is not heard of any more"
+        return UNHEARD if deaf else SILENT
     if beat.state == State.DRAINING:
-        return "its agent is leaving"
+        return LEAVING
     return "" if beat.state == State.READY else "the kubelet there does not know Aliquot's device plugin now"

@@ -228,6 +228,19 @@ def test_of_several_nodes_that_would_take_a_pod_and_are_full_it_is_told_how_many
     assert told(stage, "p") == ("NoNode", f"1 node has room on its GPUs: 1 is tainted (team=red); {rest}")
 
 
+def test_nodes_that_are_out_are_named_with_their_reason() -> None:
+    """Those of one reason together; of more than two reasons the others are counted."""
+    shut = [replace(one, spec=replace(one.spec, unschedulable=True)) for one in (node("n1"), node("n0"))]
+    unready = make_node("n2", gpus("n2", 1), ready="False")
+    unread = make_node("n3", gpus("n3", 1), annotations={NAMES.inventory: "{"})
+    stage = staged(node("red", taints={"team": "red"}), *shut, unready, unread)
+    stage.submit("p", 50)
+    assert stage.round() == []
+    said = told(stage, "p")[1]
+    assert "; 4 more take nobody (n0, n1: the node is cordoned; n3: its inventory can't be used" in said
+    assert said.endswith("; other reasons (1))")
+
+
 def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:
     """With the taint, the most that is free, and how many would take the pod but have no room."""
     stage = staged(

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.picture.signs import SILENT, UNHEARD
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleTooSlowError
@@ -37,6 +38,7 @@ def registered(reign: Reign | None) -> CollectorRegistry:
         ("deciding", {}, 0.0),
         ("nodes", {"state": "in"}, 1.0),
         ("nodes", {"state": "out"}, 0.0),
+        ("nodes", {"state": "unheard"}, 0.0),
         ("nodes", {"state": "cordoned"}, 1.0),
         ("gpus", {}, 4.0),
         ("compute_free_gpus", {}, 0.5 + 0.25 + 0.0 + 1.0),
@@ -160,6 +162,16 @@ def test_who_waits_is_counted_by_the_word_in_the_conditions(reign: Reign) -> Non
     for reason, count in (("NoRoom", 3.0), ("OverLimit", 1.0), ("HeldBack", None)):
         labels = {"queue": "a", "reason": reason}
         assert told.get_sample_value("aliquot_queue_waiting_for_pods", labels) == count
+
+
+def test_a_node_that_nobody_can_hear_is_not_out(reign: Reign) -> None:
+    """Nobody is woken for each of them: that the API server is silent is told by itself."""
+    known = next(known for known in reign.picture.nodes.values() if not known.out)
+    for out, counts in ((UNHEARD, (0.0, 1.0)), (SILENT, (1.0, 0.0))):
+        known.out = out
+        told = registered(reign)
+        states = [told.get_sample_value("aliquot_centre_nodes", {"state": state}) for state in ("out", "unheard")]
+        assert tuple(states) == counts
 
 
 def test_pods_that_were_asked_to_go_are_counted_by_why_and_what_came_of_it(reign: Reign) -> None:

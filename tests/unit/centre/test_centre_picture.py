@@ -18,6 +18,7 @@ from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Node, Pod, ResourceRequirements
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.picture.signs import SILENT, UNHEARD
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod, picture_with, sick
 from support.steps import most_held_by, steps_of
 
@@ -190,6 +191,58 @@ def test_how_long_a_node_was_silent_is_told_by_our_own_clock(caplog: pytest.LogC
     picture.lease_seen(make_lease("n1", state="draining", renewed="2026-11-21T10:00:12.000000Z"), wall=WALL)
     told = [(line.message, getattr(line, "silent_s", None)) for line in caplog.records if hasattr(line, "node")]
     assert told == [("node in", None), ("node out", 11.25), ("node in", None), ("node out", 0.0)]
+
+
+def test_no_node_is_said_to_be_silent_while_nobody_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is bound there, but it is not the node's fault; once others are heard again it has a beat's time."""
+    silence = 0.0
+    picture = Picture(names=NAMES, silence=lambda: silence)
+    picture.tell_time(100.0)
+    for name in ("dies", "lives", "dead"):
+        picture.node_seen(make_node(name, gpus(name, 1)))
+        picture.lease_seen(make_lease(name), wall=WALL)
+    for name in ("dies", "lives"):
+        picture.tell_time(105.0)
+        picture.lease_seen(make_lease(name, renewed="2026-11-21T10:00:05.000000Z"), wall=WALL)
+    # A beat's time and nothing of it, while its neighbours are heard.
+    picture.tell_time(110.0)
+    silence = 8.0
+    picture.tell_time(115.0)
+    told = {name: known.out for name, known in picture.nodes.items()}
+    assert told == {"dies": UNHEARD, "lives": UNHEARD, "dead": SILENT}
+    assert not picture.grid.bindable[picture.nodes["lives"].row]
+    silence = 0.0
+    picture.tell_time(120.0)
+    picture.lease_seen(make_lease("lives", renewed="2026-11-21T10:00:20.000000Z"), wall=WALL)
+    assert {name: known.out for name, known in picture.nodes.items()} == told | {"lives": ""}
+    picture.tell_time(125.0)
+    assert {name: known.out for name, known in picture.nodes.items()} == {"dies": SILENT, "lives": "", "dead": SILENT}
+    lines = [(line.levelname, line.message, vars(line)["node"]) for line in caplog.records if "node" in vars(line)]
+    assert lines == [("WARNING", "node out", "dead"), ("WARNING", "node out", "dies")]
+
+
+def test_a_node_that_goes_while_nobody_is_heard_is_forgotten() -> None:
+    """Time passes after it as before."""
+    silence = 8.0
+    picture = Picture(names=NAMES, silence=lambda: silence)
+    picture.node_seen(make_node("n1", gpus("n1", 1)))
+    picture.lease_seen(make_lease("n1"), wall=WALL)
+    picture.tell_time(20.0)
+    assert picture.nodes["n1"].out == UNHEARD
+    picture.node_gone("n1")
+    silence = 0.0
+    assert picture.tell_time(40.0) == []
+    assert not picture.nodes
+
+
+@pytest.mark.parametrize(("node", "state"), [({"cordoned": True}, "ready"), ({}, "draining")])
+def test_what_somebody_wanted_is_no_warning(node: dict[str, Any], state: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A cordon, and an agent that says that it leaves."""
+    caplog.set_level(logging.INFO)
+    picture = picture_with(make_node("n1", gpus("n1", 1)))
+    picture.node_seen(make_node("n1", gpus("n1", 1), **node))
+    picture.lease_seen(make_lease("n1", state=state), wall=WALL)
+    assert [line.levelname for line in caplog.records if line.message == "node out"] == ["INFO"]
 
 
 def test_a_wrong_clock_on_the_node_takes_it_out_for_one_beat_at_most() -> None:

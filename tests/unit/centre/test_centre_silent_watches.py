@@ -128,10 +128,14 @@ async def test_without_an_api_server_the_picture_is_believed_for_so_long_and_no_
     """What was heard last is too old after 150 s; once the server is back, all is known within half a minute."""
     async with watching() as (clock, server, watches):
         await clock.advance(130.0)
+        assert not watches.why_deaf()
         last, server.away = min(server.heard.values()), True
+        last_of_all = server.heard["leases"]
         blind = await blind_in(clock, watches, seconds=400)
         assert STALE < blind[0] - last <= STALE + 1.0
         assert blind[-1] == clock.monotonic()
+        # What is said of it in the meantime is how long it is so.
+        assert watches.why_deaf() == f"the API server has not been heard for {clock.monotonic() - last_of_all:.0f} s"
         server.away = False
         back = clock.monotonic()
         after = await blind_in(clock, watches, seconds=60)

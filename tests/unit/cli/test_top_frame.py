@@ -61,6 +61,25 @@ def test_what_is_held_without_a_grant_is_not_free() -> None:
     assert "without a grant" not in "".join(texts(frame()))
 
 
+def test_nodes_that_nobody_can_hear_are_not_out() -> None:
+    """Each is counted by what is known of it."""
+    totals = msgspec.structs.replace(STATE.totals, nodes=5, nodes_out=1, nodes_unheard=3)
+    lines = texts(frame(state=msgspec.structs.replace(STATE, totals=totals)))
+    assert "5 nodes, 1 out, 3 unheard" in lines[0]
+
+
+def test_what_is_free_of_a_node_that_is_out_is_nobody_s() -> None:
+    """Its rows say so, and why; in a bar it is no dot."""
+    out = msgspec.structs.replace(NODE, name="n1", out="its agent is not heard of any more")
+    state = state_of([out])
+    lines = texts(frame(state=state), width=240)
+    assert "out: its agent is not heard of any more; a, b" in lines[4]
+    assert "·" not in lines[4]
+    assert "xxx" in lines[4]
+    assert "xxx" not in "".join(texts(frame(), width=160))
+    assert "·" in texts(frame(), width=160)[4]
+
+
 def test_an_instance_of_a_card_is_named_by_its_kind() -> None:
     """Those of one card have its number; what tells them apart is what they are of it."""
     part = msgspec.structs.replace(gpu("n1", 0), model="NVIDIA A100-SXM4-80GB MIG 3g.40gb", whole=42)

@@ -20,6 +20,7 @@ from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import GpuShown, Owner, Stage, State
 from aliquot_scheduler.page.owners import owner_of
 from aliquot_scheduler.page.usage import Usage, Use
+from aliquot_scheduler.picture.signs import SILENT, UNHEARD
 from support.centre import asks, gpus, make_node, sick
 from support.page_stage import PageStage
 from support.queue_stage import queue
@@ -262,6 +263,23 @@ def test_evictions_are_those_that_the_centre_has_counted(stage: PageStage, looki
     assert "unknown" in str(totals(unknown)["evicted"])
 
 
+def test_while_the_api_server_is_not_heard_nobody_else_is_blamed(stage: PageStage, looking: Looking) -> None:
+    """Nodes of whom nothing can be heard are not out, and whoever waits is told what keeps everybody."""
+    stage.deaf = "the API server has not been heard for 9 s"
+    for known, out in zip(stage.picture.nodes.values(), (UNHEARD, SILENT), strict=True):
+        known.out = out
+    state = looked(looking, stage.seen())
+    assert state.paused == stage.deaf
+    assert (state.totals.nodes_out, state.totals.nodes_unheard) == (1, 1)
+    assert "1 out, 1 not heard of" in str(totals(state)["nodes"])
+    assert [(one.pod, one.reason) for one in state.waiting if one.reason != "Placing"] == [
+        ("team/pod-waits", "Unheard")
+    ]
+    assert state.waiting[0].why.startswith(stage.deaf)
+    stage.deaf = ""
+    assert looked(looking, stage.seen()).waiting[0].reason != "Unheard"
+
+
 def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking) -> None:
     """The page is about slices."""
     plain = asks("plain", 10, 10)
@@ -298,7 +316,9 @@ class LookedAt(QueueWorld):
     def seen(self) -> Seen:
         """What there is."""
         pods = {pod.key: pod for pod in self.pods.values()}
-        return Seen(picture=self.picture, turns=self.queues, pods=pods, paused="", evicted=None, now=self.now, wall=0.0)
+        return Seen(
+            picture=self.picture, turns=self.queues, pods=pods, paused="", deaf="", evicted=None, now=self.now, wall=0.0
+        )
 
 
 @given(seed=st.integers(0, 2**32))

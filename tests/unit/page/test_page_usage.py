@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +17,10 @@ from aliquot_agent.web.exposition import write
 from aliquot_agent.web.figures import Figures, Sampled
 from aliquot_agent.web.metrics import FiguresCollector, SlicesCollector
 from aliquot_core.inventory import Gpu, Inventory
+from aliquot_scheduler.page import scraping
 from aliquot_scheduler.page.usage import RUNGS, NoUsage, Usage, Use, read_usage
+from support.clocks import VirtualClock
+from support.page_stage import until
 
 MIB = 1024 * 1024
 
@@ -117,6 +124,45 @@ def test_any_text_is_read(text: str) -> None:
     """Whatever an address answers, reading it ends without an error."""
     tail = f'\naliquot_gpu_compute_used_ratio{{UUID="G",node="n"}} 0.5\n{text}'
     assert read_usage({"x": text + tail}, at=0.0).of_gpu("n", "G").compute in {50, None}
+
+
+async def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """By its node, once it has told that, and in a word where the error has none; once for a whole outage."""
+    silent, asked = asyncio.Event(), []
+
+    async def metrics(_: web.Request) -> web.Response:
+        asked.append(None)
+        if silent.is_set():
+            await asyncio.Event().wait()
+        return web.Response(text='aliquot_build_info{version="0",node="n1"} 1\n')
+
+    async def answered() -> bool:
+        return usage.latest().at is not None
+
+    app, clock = web.Application(), VirtualClock()
+    app.add_routes([web.get("/metrics", metrics)])
+    monkeypatch.setattr(scraping, "_PATIENCE", aiohttp.ClientTimeout(total=0.2))
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    address = f"http://127.0.0.1:{runner.addresses[0][1]}/metrics"
+    usage = scraping.ScrapedUsage(addresses=[address], every=1.0, clock=clock)
+    running = asyncio.create_task(usage.run())
+    try:
+        async with asyncio.timeout(60):
+            # The first answer is to be read in peace, however busy the machine is.
+            await until(answered)
+            silent.set()
+            while len(asked) < 4:
+                await clock.advance(1.0)
+                await asyncio.sleep(0)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await runner.cleanup()
+    lines = [vars(line) for line in caplog.records if line.message == "what is used is not told"]
+    assert [(line["address"], line["node"]) for line in lines] == [(address, "n1")]
+    assert "Timeout" in lines[0]["error"]
 
 
 def test_where_nobody_tells_all_is_unknown() -> None:

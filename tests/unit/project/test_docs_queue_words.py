@@ -79,7 +79,7 @@ def test_every_condition_has_its_line() -> None:
 
 
 def test_every_event_has_its_line() -> None:
-    """What the centre tells of pods that have to go."""
+    """What the centre tells of pods that have to go, and of nodes that no pod may go to."""
     assert in_code(first_cells("an Event")) == events() - {LET_IN.reason}
 
 
