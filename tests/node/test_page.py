@@ -146,6 +146,43 @@ async def test_that_nothing_is_decided_stands_above_every_view(tab: Tab, stage: 
         await tab.until_true("document.querySelector('#paused').innerText === ''")
 
 
+@pytest.mark.parametrize(
+    ("path", "region"),
+    [("/waiting", "waiting"), ("/queues", "queues-compute"), ("/applications", "applications"), ("/nodes/n0", "gpus")],
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_on_a_phone_all_of_a_row_is_seen(tab: Tab, stage: PageStage, path: str, region: str, scheme: str) -> None:
+    """Each cell lies within the screen, whole and with its column's name; on a large screen it is a table."""
+    cells = f"[...document.querySelectorAll('#{region} td')]"
+    seen = "cell.getBoundingClientRect().right <= innerWidth && cell.scrollWidth <= cell.clientWidth"
+    named = "getComputedStyle(cell, '::before').content === JSON.stringify(cell.dataset.head) && cell.dataset.head"
+    async with page_served(stage) as served:
+        await appearance(tab, scheme)
+        try:
+            await tab.ask("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=1, mobile=True)
+            await live(tab, f"{served.url}/page{path}")
+            assert await tab.evaluate(f"{cells}.length") > 0
+            assert await tab.evaluate(f"{cells}.filter((cell) => !({seen})).map((cell) => cell.innerText)") == []
+            assert await tab.evaluate(f"{cells}.every((cell) => {named})") is True
+            assert await tab.evaluate("document.documentElement.scrollWidth") <= 375
+        finally:
+            await tab.ask("Emulation.clearDeviceMetricsOverride")
+        assert await tab.evaluate(f"{cells}.every((cell) => getComputedStyle(cell).display === 'table-cell')") is True
+
+
+async def test_on_a_phone_what_is_said_of_a_gpu_is_whole(tab: Tab, stage: PageStage) -> None:
+    """To the number of its pods."""
+    whole = "[...document.querySelectorAll('.gpus span')].every((one) => one.scrollWidth <= one.clientWidth)"
+    async with page_served(stage) as served:
+        try:
+            await tab.ask("Emulation.setDeviceMetricsOverride", width=375, height=800, deviceScaleFactor=1, mobile=True)
+            await live(tab, f"{served.url}/page")
+            assert await tab.evaluate("document.querySelectorAll('.gpus span').length") == 3
+            assert await tab.evaluate(whole) is True
+        finally:
+            await tab.ask("Emulation.clearDeviceMetricsOverride")
+
+
 async def test_granted_is_shown_against_used(tab: Tab, stage: PageStage) -> None:
     """What is used comes on the page when it is known, and is called unknown until then."""
     async with page_served(stage) as served:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aliquot_scheduler.page.amounts import NONE, UNKNOWN, by_cause, cards, gib, held_beside, part_of
 from aliquot_scheduler.page.bars import Colours, colours_of, gpu_bar, gpu_line, gpu_text, legend
 from aliquot_scheduler.page.html import Html, join, link, tag
@@ -57,7 +59,7 @@ def node_view(name: str, state: State) -> View:
         "Pods",
     )
     numbers = frozenset({4, 5, 6, 7, 8})
-    gpus = {gpu.uuid: _gpu_row(gpu, colours, numbers) for gpu in node.gpus}
+    gpus = {gpu.uuid: _gpu_row(gpu, colours, heads, numbers) for gpu in node.gpus}
     said = {"state": keyed("p", "state", node.out or "Pods are bound here.", class_="warn" if node.out else "good")}
     if node.strays:
         said["strays"] = keyed("p", "strays", held_beside(node.strays), class_="warn")
@@ -71,7 +73,7 @@ def node_view(name: str, state: State) -> View:
     return View(title=f"Node {name}", section="cluster", pieces=pieces)
 
 
-def _gpu_row(gpu: GpuShown, colours: Colours, numbers: frozenset[int]) -> Html:
+def _gpu_row(gpu: GpuShown, colours: Colours, heads: Sequence[str], numbers: frozenset[int]) -> Html:
     return row(
         gpu.uuid,
         link(f"GPU {gpu.index}", "gpus", gpu.node, gpu.uuid),
@@ -83,6 +85,7 @@ def _gpu_row(gpu: GpuShown, colours: Colours, numbers: frozenset[int]) -> Html:
         f"{gib(gpu.memory)} of {gib(gpu.size)}",
         gib(gpu.used_memory),
         len(gpu.slices),
+        heads=heads,
         numbers=numbers,
     )
 
@@ -184,6 +187,7 @@ def gpu_view(node: str, uuid: str, state: State) -> View:
             gib(one.memory),
             gib(one.used_memory),
             "yes" if one.whole else "no",
+            heads=heads,
             numbers=numbers,
         )
         for one in gpu.slices
@@ -197,6 +201,8 @@ def gpu_view(node: str, uuid: str, state: State) -> View:
 
 def _facts(gpu: GpuShown) -> list[Html]:
     health = gpu.health + (f": {gpu.reason}" if gpu.reason else "")
+    # Who asked for all compute has the card alone, whatever memory that leaves.
+    alone = "0 (alone)" if any(one.whole for one in gpu.slices) else ""
     told = (
         ("Node", link(gpu.node, "nodes", gpu.node)),
         ("Model", gpu.model),
@@ -204,7 +210,7 @@ def _facts(gpu: GpuShown) -> list[Html]:
         ("Health", health),
         ("Memory", gib(gpu.size)),
         ("Isolation", ", ".join(gpu.isolation)),
-        ("Free compute", f"{max(0, gpu.whole - gpu.compute)} %"),
-        ("Free memory", gib(max(0, gpu.size - gpu.memory))),
+        ("Free compute", alone or f"{max(0, gpu.whole - gpu.compute)} %"),
+        ("Free memory", alone or gib(max(0, gpu.size - gpu.memory))),
     )
     return [join(tag("dt", name), tag("dd", value)) for name, value in told]

@@ -39,18 +39,18 @@ def history_view(samples: Sequence[Sample]) -> View:
         "Evicted",
     )
     numbers = frozenset(range(1, 8))
-    rows = {str(one.at): _row(one, numbers) for one in reversed(samples[-_LAST:])}
+    rows = {str(one.at): _row(one, heads, numbers) for one in reversed(samples[-_LAST:])}
     region = Region(name="samples", element="tbody", children=rows)
     pieces = (*charts, *table("The last points", heads, region, numbers=numbers))
     return View(title="History", section="history", pieces=pieces, script="history.js")
 
 
-def _row(one: Sample, numbers: frozenset[int]) -> Html:
+def _row(one: Sample, heads: Sequence[str], numbers: frozenset[int]) -> Html:
     told = (_percent(part) for part in (one.compute_granted, one.compute_used, one.memory_granted, one.memory_used))
     wait = NONE if one.wait is None else f"{one.wait:.1f} s"
     evicted = f"{one.evicted} ({by_cause(one.evicted_for)})" if one.evicted_for else one.evicted
     clock = datetime.fromtimestamp(one.at, tz=UTC).strftime("%H:%M:%S UTC")
-    return row(str(one.at), clock, *told, one.waiting, wait, evicted, numbers=numbers)
+    return row(str(one.at), clock, *told, one.waiting, wait, evicted, heads=heads, numbers=numbers)
 
 
 def _percent(part: float | None) -> str:

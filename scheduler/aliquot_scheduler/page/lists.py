@@ -24,7 +24,9 @@ def queues_view(state: State) -> View:
         tag(
             "p",
             "Each bar is the whole cluster: grey is what the queue is guaranteed, blue what it has, orange what it has "
-            "borrowed from others; the thin lines are its fair share and, in red, its limit.",
+            "borrowed from others; the thin lines are its fair share and, in red, its limit. Charged is what counts "
+            "against a queue: a pod that has a GPU alone keeps all of its memory from others, so it is charged with "
+            "that, though it may be granted less.",
             class_="hint",
         )
     ]
@@ -32,10 +34,10 @@ def queues_view(state: State) -> View:
         ("Compute, in GPUs", "compute", state.totals.compute),
         ("GPU memory", "memory", state.totals.memory),
     ):
-        heads = ("Queue", "Bar", "Used", "Guarantee", "Borrowed", "Limit", "Fair share", "Asked for", "Waiting pods")
+        heads = ("Queue", "Bar", "Charged", "Guarantee", "Borrowed", "Limit", "Fair share", "Asked for", "Waiting pods")
         numbers = frozenset(range(2, 9))
         rows = {
-            one.name: _queue(one, unit, whole=whole, numbers=numbers, beyond=beyond.get(one.name, ()))
+            one.name: _queue(one, unit, whole=whole, heads=heads, numbers=numbers, beyond=beyond.get(one.name, ()))
             for one in state.queues
         }
         region = Region(name=f"queues-{unit}", element="tbody", children=rows)
@@ -52,7 +54,9 @@ def _beyond(state: State) -> dict[str, list[str]]:
     return {queue: sorted(pods) for queue, pods in found.items()}
 
 
-def _queue(one: QueueRow, unit: str, *, whole: int, numbers: frozenset[int], beyond: Sequence[str]) -> Html:
+def _queue(
+    one: QueueRow, unit: str, *, whole: int, heads: Sequence[str], numbers: frozenset[int], beyond: Sequence[str]
+) -> Html:
     part: Part = one.compute if unit == "compute" else one.memory
     amount = cards if unit == "compute" else gib
     held = tag("span", f" {one.stop}", class_="warn") if one.stop else text("")
@@ -61,7 +65,7 @@ def _queue(one: QueueRow, unit: str, *, whole: int, numbers: frozenset[int], bey
     limit = "none" if part.limit is None else amount(part.limit)
     due = "none" if part.guarantee is None else amount(part.guarantee)
     told = (amount(part.used), due, amount(part.borrowed), limit, amount(part.fair_share), amount(part.asked))
-    return row(one.name, name, queue_bar(part, whole=whole), *told, one.waiting, numbers=numbers)
+    return row(one.name, name, queue_bar(part, whole=whole), *told, one.waiting, heads=heads, numbers=numbers)
 
 
 def _some(pods: Sequence[str]) -> str:
@@ -72,8 +76,9 @@ def _some(pods: Sequence[str]) -> str:
 
 def waiting_view(state: State) -> View:
     """Who waits and why."""
+    of_reasons = ("Reason", "Pods")
     reasons = {
-        reason: row(reason, reason, count, numbers=frozenset({1}))
+        reason: row(reason, reason, count, heads=of_reasons, numbers=frozenset({1}))
         for reason, count in sorted(state.reasons.items(), key=lambda item: (-item[1], item[0]))
     }
     heads = ("Pod", "Queue", "User", "Asks", "Since", "Why")
@@ -87,6 +92,7 @@ def waiting_view(state: State) -> View:
             f"{one.compute} %, {gib(one.memory)}",
             since(one.since),
             f"{one.reason}: {one.why}",
+            heads=heads,
             filter_=f"{one.pod} {one.queue} {one.user} {one.reason}".lower(),
         )
         for one in shown
@@ -94,7 +100,7 @@ def waiting_view(state: State) -> View:
     pieces = (
         *table(
             "Why pods wait",
-            ("Reason", "Pods"),
+            of_reasons,
             Region(name="reasons", element="tbody", children=reasons),
             numbers=frozenset({1}),
         ),
@@ -127,7 +133,7 @@ def applications_view(state: State) -> View:
         "Memory granted",
     )
     numbers = frozenset({3, 4, 5, 6, 7, 8})
-    rows = {key: _application(pods[key], uses, numbers) for key in ordered[:MOST_ROWS]}
+    rows = {key: _application(pods[key], uses, heads, numbers) for key in ordered[:MOST_ROWS]}
     pieces = (
         _filter("applications"),
         *table("Applications", heads, Region(name="applications", element="tbody", children=rows), numbers=numbers),
@@ -136,7 +142,9 @@ def applications_view(state: State) -> View:
     return View(title="Applications", section="applications", pieces=pieces)
 
 
-def _application(pods: Sequence[PodShown], uses: dict[str, list[SliceShown]], numbers: frozenset[int]) -> Html:
+def _application(
+    pods: Sequence[PodShown], uses: dict[str, list[SliceShown]], heads: Sequence[str], numbers: frozenset[int]
+) -> Html:
     owner = pods[0].owner
     stages = Counter(pod.stage for pod in pods)
     slices = [one for pod in pods for one in uses.get(pod.key, ())]
@@ -152,6 +160,7 @@ def _application(pods: Sequence[PodShown], uses: dict[str, list[SliceShown]], nu
         f"{sum(one.compute for one in slices)} %",
         used(slices),
         gib(sum(one.memory for one in slices)),
+        heads=heads,
         numbers=numbers,
         filter_=f"{owner.key} {queues}".lower(),
     )
@@ -183,6 +192,7 @@ def pod_rows(caption: str, pods: Sequence[PodShown], state: State) -> list[Piece
             used(uses.get(pod.key, ())),
             gib(pod.memory),
             since(pod.created),
+            heads=heads,
             numbers=numbers,
         )
         for pod in ordered[:MOST_ROWS]

@@ -15,6 +15,7 @@ from aliquot_scheduler.queues.waiting.waits import usual_wait
 
 # An annotation may be of 256 KiB, and a reader has only so much patience.
 LONGEST = 2000
+_CONDITION, _NOTE = ("Condition", "Status", "Reason", "Message", "Since"), ("Name", "Value")
 
 
 def pod_view(namespace: str, name: str, state: State, *, pods: Mapping[str, Pod], names: Names) -> View:
@@ -26,12 +27,18 @@ def pod_view(namespace: str, name: str, state: State, *, pods: Mapping[str, Pod]
         return View(title=title, section="applications", pieces=(why,), found=False)
     conditions = {
         one.type: row(
-            one.type, one.type, one.status, one.reason, cut(one.message), since(one.last_transition_time or "")
+            one.type,
+            one.type,
+            one.status,
+            one.reason,
+            cut(one.message),
+            since(one.last_transition_time or ""),
+            heads=_CONDITION,
         )
         for one in pod.status.conditions
     }
     notes = {
-        key: row(key, key, cut(value))
+        key: row(key, key, cut(value), heads=_NOTE)
         for key, value in sorted(pod.metadata.annotations.items())
         if key.startswith(f"{names.domain}/")
     }
@@ -40,10 +47,10 @@ def pod_view(namespace: str, name: str, state: State, *, pods: Mapping[str, Pod]
         *_slices(shown, state),
         *table(
             "Conditions",
-            ("Condition", "Status", "Reason", "Message", "Since"),
+            _CONDITION,
             Region(name="conditions", element="tbody", children=conditions),
         ),
-        *table("Annotations of Aliquot", ("Name", "Value"), Region(name="notes", element="tbody", children=notes)),
+        *table("Annotations of Aliquot", _NOTE, Region(name="notes", element="tbody", children=notes)),
     )
     return View(title=title, section="applications", pieces=pieces)
 
@@ -107,6 +114,7 @@ def _slices(pod: PodShown, state: State) -> list[Html | Region]:
             gib(one.memory),
             gib(one.used_memory),
             len(gpu.slices) - 1,
+            heads=heads,
             numbers=numbers,
         )
         for node in state.nodes

@@ -6,7 +6,7 @@ new or different, and all keys in their order where that is another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -89,12 +89,15 @@ def table(
     return [Html(begin), region, Html("</table></div>")]
 
 
-def row(key: str, *cells: object, numbers: frozenset[int] = frozenset(), filter_: str | None = None) -> Html:
-    """A row of such a table; its first cell is its heading."""
+def row(
+    key: str, *cells: object, heads: Sequence[str], numbers: frozenset[int] = frozenset(), filter_: str | None = None
+) -> Html:
+    """A row of such a table: its first cell is its heading, each other one bears its column's for narrow screens."""
     first, *rest = cells
     parts = [tag("th", first, scope="row")]
     parts += [
-        tag("td", cell, class_="num" if at in numbers else _length(cell)) for at, cell in enumerate(rest, start=1)
+        tag("td", cell, class_="num" if at in numbers else _length(cell), data_head=head)
+        for at, (head, cell) in enumerate(zip(heads[1:], rest, strict=True), start=1)
     ]
     return keyed("tr", key, *parts, data_filter=filter_)
 

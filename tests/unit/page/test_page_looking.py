@@ -280,6 +280,18 @@ def test_while_the_api_server_is_not_heard_nobody_else_is_blamed(stage: PageStag
     assert looked(looking, stage.seen()).waiting[0].reason != "Unheard"
 
 
+def test_of_a_gpu_that_a_pod_has_alone_nothing_is_free(stage: PageStage, looking: Looking) -> None:
+    """Neither what memory it did not ask for."""
+    stage.submit("alone", 100, 1_000, queue="blue")
+    stage.run(after=1.0)
+    state = looked(looking, stage.seen())
+    alone = next(one for node in state.nodes for one in node.gpus if any(part.whole for part in one.slices))
+    shared = gpu(state, "n0", 0)
+    bodies = [gpu_view(one.node, one.uuid, state).body() for one in (alone, shared)]
+    assert ["<dt>Free memory</dt><dd>0 (alone)</dd>" in body for body in bodies] == [True, False]
+    assert alone.size > alone.memory
+
+
 def test_pods_that_ask_nothing_are_not_shown(stage: PageStage, looking: Looking) -> None:
     """The page is about slices."""
     plain = asks("plain", 10, 10)

@@ -61,9 +61,11 @@ def test_a_view_is_its_pieces_and_its_regions() -> None:
 
 def test_sentences_get_room_and_words_stay_whole() -> None:
     """A column of sentences is never a letter wide, and markup is measured by nobody."""
-    drawn = row("k", "a" * 50, "SchedulingGated", "no node has room for it: " + "9" * 30, Html("<i>" * 20), 7)
-    assert [drawn.count(part) for part in ('<td class="long">', "<td>", "<th")] == [1, 3, 1]
-    assert '<td class="long">no node has' in drawn
+    drawn = row(
+        "k", "a" * 50, "SchedulingGated", "no node has room for it: " + "9" * 30, Html("<i>" * 20), 7, heads="abcde"
+    )
+    assert [drawn.count(part) for part in ('<td class="long"', "<td data-head", "<th")] == [1, 3, 1]
+    assert '<td class="long" data-head="c">no node has' in drawn
 
 
 @pytest.mark.parametrize(("used", "marks"), [(None, 0), (0, 0), (1, 2), (100, 2)])
