@@ -21,10 +21,12 @@ def gather(
     file: str | None = None,
     flags: Mapping[str, Mapping[str, Any]] | None = None,
     spelt: Mapping[str, str] = MappingProxyType({}),
+    whole: bool = False,
 ) -> Sources:
     """Read the environment and the settings file, and refuse names that no component knows.
 
-    Flags go by section; `spelt` are those that are called otherwise than their settings.
+    Flags go by section; `spelt` are those that are called otherwise than their settings. `whole` refuses values of all
+    sections, for who starts processes that read the others: these could only die of them.
     """
     chosen = file or os.environ.get(FILE_VARIABLE)
     path = Path(chosen) if chosen else DEFAULT_FILE
@@ -35,6 +37,8 @@ def gather(
         from aliquot_cli.sections import SECTIONS  # noqa: PLC0415
 
         sources.check_names(SECTIONS)
+        if whole:
+            sources.check_values(SECTIONS)
     return sources
 
 

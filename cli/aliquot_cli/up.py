@@ -87,7 +87,7 @@ def up(file: str | None, *, demo: bool, exit_after: float | None, summary: str |
     if file:
         # Centre, endpoints and agents read the same settings.
         os.environ[FILE_VARIABLE] = str(Path(file).absolute())
-    sources = gather(file=file, flags={"up": flags}, spelt={"gpus": "--simulate"})
+    sources = gather(file=file, flags={"up": flags}, spelt={"gpus": "--simulate"}, whole=True)
     wish = Wish(
         settings=sources.resolve("up", UpSettings).value,
         names=sources.resolve("names", Names).value,

@@ -22,6 +22,9 @@ LARGEST_TEXT = 128 * 1024
 # 16 GPUs cut into seven instances each are 112. As many columns has every node in the centre's picture as one has GPUs.
 MOST_GPUS = 256
 
+# The `problem` of an agent that has only just started.
+NOT_ASKED = "the driver was not asked yet"
+
 _MAKER = "NVIDIA"
 _REMEDY = "only the node's agent writes inventories: restart it, and look for who else did"
 

@@ -29,6 +29,14 @@ LONGEST_SOCKET = 107
 SHORTEST, LONGEST = 0.001, 86_400.0
 _CHECK = "check"
 _LONGEST_QUOTED = 80
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -144,6 +152,11 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
                     f"unknown variable {variable}", where="environment", remedy=_closest(variable, known=known)
                 )
 
+    def check_values(self, sections: Mapping[str, type[msgspec.Struct]]) -> None:
+        """Refuse a value that a component could not use, whoever that is."""
+        for section, kind in sections.items():
+            self.resolve(section, kind)
+
     def _table(self, section: str, *, known: Mapping[str, Any]) -> Mapping[str, Any]:
         table = self.file.get(section, {})
         where = f"{self.file_name} [{section}]"
@@ -186,19 +199,43 @@ def _checked(
     where: str,
     refusal: type[FlagError | SettingsError] = SettingsError,
 ) -> Any:
-    without = "or drop it" if field.default == "" else f"or drop it: the default is {field.default!r}"
+    without = f"or drop it{'' if field.default in {'', None} else f': the default is {_written(field.default)}'}"
     try:
         read = msgspec.convert(value, field.type, strict=False)
         for check in _checks(field.type):
             check(read)
     except msgspec.ValidationError as error:
         known = [repr(choice) for choice in get_args(field.type)] if get_origin(field.type) is Literal else []
-        wrong, remedy = str(error), f"write {' or '.join(known) or 'what is expected'}, {without}"
+        wrong, remedy = _in_words(str(error)), f"write {' or '.join(known) or 'what is expected'}, {without}"
     except AliquotError as error:
         wrong, remedy = error.what, f"{error.remedy}, {without}"
     else:
         return read
     raise refusal(f"{repr(value)[:_LONGEST_QUOTED]} will not do: {wrong}", where=where, remedy=remedy)
+
+
+def _written(default: Any) -> str:
+    """As somebody would write it into the file."""
+    match default:
+        case bool():
+            return str(default).lower()
+        case float():
+            return f"{default:g}"
+        case tuple():
+            return ", ".join(map(str, default)) or "nothing"
+        case _:
+            return repr(default)
+
+
+def _in_words(wrong: str) -> str:
+    """What a type expects, without the words of the language in which it is written."""
+    found = re.sub(r"`([^`]*)`", lambda types: _types_in_words(types[1]), wrong)
+    return found[:1].lower() + found[1:]
+
+
+def _types_in_words(types: str) -> str:
+    """A value that may be left out is called so by nobody who has written one."""
+    return " or ".join(_TYPES.get(one, one) for one in types.split(" | ") if one != "null")
 
 
 def _plain(kind: Any) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -15,6 +13,7 @@ from aliquot_core.errors import ClusterError
 from aliquot_standalone.certificates import CentreFiles
 from aliquot_standalone.children import Command
 from aliquot_standalone.ports import LOOPBACK
+from aliquot_standalone.probing import NobodyThereError, is_well
 
 CENTRE_PROCESS = "scheduler"
 # What a parent's variables set for all processes: sections, and of nodes' agents what the operator wants of them. Where
@@ -90,7 +89,7 @@ def centre_command(place: CentrePlace, *, files: CentreFiles, kubeconfig: Path, 
         "PAGE_HISTORY": str(files.certificate.with_name("history.json")),
     }
     environment = inherited(os.environ) | {f"ALIQUOT_{name}": value for name, value in settings.items()}
-    return Command(name=CENTRE_PROCESS, argv=["scheduler"], environment=environment)
+    return Command(name=CENTRE_PROCESS, argv=["scheduler"], environment=environment, health=place.status_port)
 
 
 async def until_ready(place: CentrePlace, *, clock: Clock) -> None:
@@ -104,14 +103,6 @@ async def until_ready(place: CentrePlace, *, clock: Clock) -> None:
 
 async def _is_ready(port: int) -> bool:
     try:
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
-    except OSError:
+        return await is_well(port, "/readyz")
+    except NobodyThereError:
         return False
-    try:
-        writer.write(f"GET /readyz HTTP/1.1\r\nHost: {LOOPBACK}:{port}\r\nConnection: close\r\n\r\n".encode())
-        words = (await reader.readline()).split()
-    except OSError:
-        return False
-    finally:
-        writer.close()
-    return words[1:2] == [str(HTTPStatus.OK.value).encode()]

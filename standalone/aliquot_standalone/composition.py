@@ -29,7 +29,7 @@ from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.embedded import kubeconfig, serving
 from aliquot_standalone.apiserver.journal import Recovery
 from aliquot_standalone.apiserver.store import Store
-from aliquot_standalone.centre_child import CentrePlace, centre_command, until_ready
+from aliquot_standalone.centre_child import CENTRE_PROCESS, CentrePlace, centre_command, until_ready
 from aliquot_standalone.certificates import CentreFiles, make_files
 from aliquot_standalone.children import Children
 from aliquot_standalone.ending import end_node
@@ -66,6 +66,7 @@ class Whole:
         random: Random,
         stack: AsyncExitStack,
         agents: AgentSettings,
+        say: Callable[[str], None],
     ) -> None:
         """`transport` leads to the API server without a wire: whoever is in this process asks it directly."""
         self.home = home
@@ -81,7 +82,7 @@ class Whole:
         self.fleet: Fleet | None = None
         self.transport = transport
         self._installer = Installer(transport=self.transport, names=names)
-        self.children = Children(logs=home.logs, clock=clock)
+        self.children = Children(logs=home.logs, clock=clock, say=say)
         self._clock = clock
         self._random = random
         self._stack = stack
@@ -215,8 +216,8 @@ async def standing(
 ) -> AsyncIterator[Whole]:
     """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
 
-    `say` tells the user what was wrong with what the folder had, and when nothing can be written there; `agents` is
-    what the operator has set for nodes' agents.
+    `say` tells the user what was wrong with what the folder had, when nothing can be written there, and how our own
+    processes ended; `agents` is what the operator has set for nodes' agents.
     """
     home.create()
     luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
@@ -230,6 +231,7 @@ async def standing(
                 tokens={token: "system:admin"},
                 store=store,
                 awaited=(LOOPBACK, ports.centre),
+                if_silent=f"the centre does not answer; its log is {home.logs / CENTRE_PROCESS}.log",
                 folder=home.folder,
                 logs=pod_logs(store=store, home=home, clock=clock),
                 recovered=partial(_tell_loss, say=say),
@@ -252,6 +254,7 @@ async def standing(
             random=luck,
             stack=stack,
             agents=agents,
+            say=say,
         )
 
 

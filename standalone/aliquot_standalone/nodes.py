@@ -14,13 +14,15 @@ import msgspec
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
+from aliquot_core.inventory import NOT_ASKED, InventoryError, decode_inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
+from aliquot_core.objects import Node, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger
 from aliquot_kube.events import EventRecorder
+from aliquot_kube.patches import merge_patch
 from aliquot_kube.questions import Transport
-from aliquot_kube.resources import PODS
+from aliquot_kube.resources import NODES, PODS
 from aliquot_standalone.centre_child import inherited
 from aliquot_standalone.children import Children, Command
 from aliquot_standalone.gone_slices import forget_gone_slices
@@ -54,7 +56,7 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     runtime: Path
     kubeconfig: Path
-    # Where the agent tells what is used; 0 is any port that is free.
+    # Where the agent tells what is used, and whether it is well; 0 is any port that is free.
     metrics_port: int = 0
     # Where the agent meets whoever keeps MPS daemons, where there is somebody.
     mps: Path | None = None
@@ -70,8 +72,8 @@ class NodePlan(msgspec.Struct, frozen=True, kw_only=True):
         """How endpoint and agent are started."""
         settings = inherited(environment) | self._settings()
         return [
-            Command(name=f"{command}-{self.name}", argv=[command], environment=settings)
-            for command in ("endpoint", "agent")
+            Command(name=f"{command}-{self.name}", argv=[command], environment=settings, health=health)
+            for command, health in (("endpoint", 0), ("agent", self.metrics_port))
         ]
 
     def _settings(self) -> dict[str, str]:
@@ -145,6 +147,7 @@ class FullNode:
     async def start(self) -> None:
         """Start endpoint and agent once the kubelet, whose `run` must be under way, has its sockets."""
         await self.kubelet.serving.wait()
+        await self._forget_trouble()
         bound = await self._client.list(PODS, field_selector=f"spec.nodeName={self.plan.name}")
         forget_gone_slices(
             self.plan.folders.cdi,
@@ -160,15 +163,21 @@ class FullNode:
         """Wait until the node offers slices."""
         deadline = self._clock.monotonic() + _PATIENCE
         while True:
-            node = await self._doors.read_node(self.plan.name)
-            if node and all(
-                node.status.allocatable.get(one, "0") != "0" for one in (self._names.compute, self._names.memory)
-            ):
+            node = await self._doors.read_node(self.plan.name) or Node()
+            if all(node.status.allocatable.get(one, "0") != "0" for one in (self._names.compute, self._names.memory)):
                 return
-            if self._clock.monotonic() > deadline:
+            if (trouble := trouble_of(node, names=self._names)) or self._clock.monotonic() > deadline:
                 log = self._children.log_of(f"agent-{self.plan.name}")
-                raise NodeError("no slices are offered", where=self.plan.name, remedy=f"read {log}")
+                what = f"no slices are offered{trouble and f': {trouble}'}"
+                raise NodeError(what, where=self.plan.name, remedy=f"its agent's log is {log}")
             await self._clock.sleep(_LOOK_AGAIN)
+
+    async def _forget_trouble(self) -> None:
+        """Take away what an earlier run's agent said was in the way: this one's is to say it for itself."""
+        node = await self._doors.read_node(self.plan.name)
+        if node is not None and trouble_of(node, names=self._names):
+            patch = merge_patch({"metadata": {"annotations": {self._names.inventory: None}}})
+            await self._client.patch(NODES, name=self.plan.name, patch=patch)
 
     async def end_containers(self, *, grace: float) -> None:
         """End the processes of all pods; the kubelet runs no more, so the next one learns how they ended."""
@@ -181,3 +190,12 @@ class FullNode:
             grace=grace,
             groups=self._groups,
         )
+
+
+def trouble_of(node: Node, *, names: Names) -> str:
+    """Why none of its GPUs can be given, where its agent has found that out; it asks again, which a person need not."""
+    try:
+        trouble = decode_inventory(node.metadata.annotations.get(names.inventory, "{}")).problem
+    except InventoryError:
+        return ""
+    return "" if trouble == NOT_ASKED else trouble

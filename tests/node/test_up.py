@@ -85,6 +85,35 @@ def test_a_machine_with_gpus_is_a_node_of_its_own(folder: Path, fake_nvml_librar
         assert up.stop() == 0
 
 
+def test_what_keeps_the_gpus_from_being_given_is_said_and_waited_for_by_nobody(
+    folder: Path, fake_nvml_library: Path
+) -> None:
+    """The agent's own sentence; once it is mended, what was found the last time ends nothing."""
+    settings = folder.parent / "aliquot.toml"
+    settings.write_text('[agent]\ndriver_files = "simulated"\n')
+    nowhere = {**os.environ, "ALIQUOT_CONFIG": str(settings), "LD_LIBRARY_PATH": "/nowhere"}
+    done = aliquot("up", "--gpus", "nvml", "--port", "0", "--page-port", "0", folder=folder, environment=nowhere)
+    assert done.returncode == 4
+    assert "no slices are offered: NVML: libnvidia-ml.so.1 is not found; install the NVIDIA driver" in done.stderr
+    folder.parent.joinpath("nvml").mkdir()
+    nvml = FakeNvml(library=fake_nvml_library, folder=folder.parent / "nvml")
+    nvml.install(MODELS)
+    environment = {**os.environ, **nvml.environment()}
+    with running_up(folder, "--config", str(settings), gpus="nvml", environment=environment) as up:
+        assert up.stop() == 0
+
+
+def test_a_setting_that_no_part_could_use_is_found_before_anything_starts(folder: Path) -> None:
+    """Of whichever section: the processes that read it could only die of it, again and again."""
+    settings = folder.parent / "aliquot.toml"
+    settings.write_text("[queues]\nhalf_life = -1\n")
+    done = aliquot("up", "--config", str(settings), "--simulate", "1xT4", folder=folder)
+    assert done.returncode == 4
+    wrong = "-1 will not do: expected a number > 0.0; write what is expected, or drop it: the default is 86400"
+    assert done.stderr == f"aliquot: {settings} [queues] half_life: {wrong}\n"
+    assert not folder.exists()
+
+
 def test_nobody_else_on_the_machine_is_let_in(folder: Path) -> None:
     """Whoever can create pods runs programs as its user, so the API asks for a token that only the user can read."""
     with running_up(folder) as up:

@@ -25,7 +25,7 @@ from aliquot_agent.isolation.contexts import ContextOf
 from aliquot_agent.isolation.offering import Offer, by_hardware, only_observed
 from aliquot_agent.signal import Signal
 from aliquot_core.clock import Clock
-from aliquot_core.inventory import Health, Inventory
+from aliquot_core.inventory import NOT_ASKED, Health, Inventory
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class GpuWatch:
         self._kept = memory.load()
         self._cards = Cards(book=recalled(Book(), self._kept, policy=policy))
         self._marks = Marks()
-        self._inventory = Inventory(problem="the driver was not asked yet")
+        self._inventory = Inventory(problem=NOT_ASKED)
         # How often each XID came, by uuid and number; the uuid is empty where the driver did not say which GPU.
         self.xids: Counter[tuple[str, int]] = Counter()
 

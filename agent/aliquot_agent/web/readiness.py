@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from aliquot_core.door import KubeletSeen
+from aliquot_core.inventory import NOT_ASKED
 from aliquot_kube.reflector import Freshness
 
 # The API server sends a sign of life about once a minute: what is older by two of them may be wrong.
@@ -30,7 +31,7 @@ def waits_for(condition: Condition) -> dict[str, str]:
         "endpoint": "" if condition.at_door else "the endpoint has not let the agent in",
         "kubelet": _kubelet(condition.kubelet, resources=condition.resources),
         "pods": _pods(condition.pods),
-        "driver": condition.trouble or ("" if condition.driver else "the driver was not asked yet"),
+        "driver": condition.trouble or ("" if condition.driver else NOT_ASKED),
     }
 
 

@@ -39,15 +39,18 @@ class HttpWebhookCaller:
         clock: Clock,
         find: Callable[[Service], Address | None] | None = None,
         awaited: Address | None = None,
+        if_silent: str = "",
     ) -> None:
         """`find` says where a Service is: there is no cluster network.
 
         Who is `awaited` starts with this server, a second later, or again after a crash: whoever writes meanwhile
-        waits for it as long as the webhook's own time allows, instead of being told that nobody listens.
+        waits for it as long as the webhook's own time allows, instead of being told that nobody listens. `if_silent`
+        is what else is told whoever has waited for it in vain.
         """
         self._clock = clock
         self._find = find or (lambda _: None)
         self._awaited = awaited
+        self._if_silent = if_silent
         # By place and the authority that is trusted there; of none in clear.
         self._posters: dict[tuple[Place, str | None], Poster] = {}
 
@@ -61,7 +64,9 @@ class HttpWebhookCaller:
         try:
             return WebhookResult(body=await self._ask(call))
         except TimeoutError:
-            return WebhookResult(trouble=f"context deadline exceeded after {call.timeout:g} s")
+            told = f"context deadline exceeded after {call.timeout:g} s"
+            more = self._if_silent if self._is_awaited(call.endpoint) else ""
+            return WebhookResult(trouble=f"{told}: {more}" if more else told)
         except (PostError, _TroubleError) as error:
             return WebhookResult(trouble=str(error) or type(error).__name__)
 
@@ -74,7 +79,7 @@ class HttpWebhookCaller:
         if poster is None:
             trust = None if bundle is None else _trust(bundle)
             poster = self._posters[key] = Poster(key[0], trust=trust)
-        until = self._clock.monotonic() + (call.timeout if (host, port) == self._awaited else 0)
+        until = self._clock.monotonic() + (call.timeout if self._is_awaited(call.endpoint) else 0)
         while True:
             try:
                 return await poster.post(path, call.body, timeout=call.timeout, most=_MOST_ANSWER)
@@ -82,6 +87,9 @@ class HttpWebhookCaller:
                 if self._clock.monotonic() + _AGAIN > until:
                     raise
             await self._clock.sleep(_AGAIN)
+
+    def _is_awaited(self, endpoint: Endpoint) -> bool:
+        return self._awaited is not None and _split(self._where(endpoint)[0])[1:3] == self._awaited
 
     def _where(self, endpoint: Endpoint) -> tuple[str, str]:
         """Give the URL, and the name that the certificate must have where the URL does not say it."""

@@ -55,6 +55,7 @@ async def serving(
     store: Store | None = None,
     find: Callable[[Service], Address | None] | None = None,
     awaited: Address | None = None,
+    if_silent: str = "",
     folder: Path | None = None,
     logs: LogSource | None = None,
     recovered: Callable[[Recovery], None] = lambda _: None,
@@ -62,9 +63,9 @@ async def serving(
 ) -> AsyncIterator[HttpServer]:
     """Serve on loopback for as long as the block runs.
 
-    `find` says where a webhook's Service is, `awaited` is where one is about to listen; what is written goes to a
-    journal in the folder, where one is given; `logs` reads what containers print; `recovered` is told what the journal
-    had, and `say` tells people while it can't be written.
+    `find` says where a webhook's Service is, `awaited` is where one is about to listen, and `if_silent` what to say
+    where that one does not answer; what is written goes to a journal in the folder, where one is given; `logs` reads
+    what containers print; `recovered` is told what the journal had, and `say` tells people while it can't be written.
     """
     store = store or Store()
     async with AsyncExitStack() as stack:
@@ -74,7 +75,7 @@ async def serving(
             stack.callback(journal.close)
             recovered(journal.recover(store))
         frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
-        caller = HttpWebhookCaller(clock=clock, find=find, awaited=awaited)
+        caller = HttpWebhookCaller(clock=clock, find=find, awaited=awaited, if_silent=if_silent)
         stack.push_async_callback(caller.close)
         server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller, logs=logs)
         stack.push_async_callback(server.close)

@@ -44,6 +44,11 @@ REFUSED: list[tuple[str, str, str]] = [
     ("HEALTH_XIDS", "79=ill", "'79=ill' is no line of the table; write lines such as 79=sick"),
     ("HEALTH_DEGRADED_FOR", "inf", "<="),
     ("LOG_LEVEL", "loud", "write debug, info, warning or error"),
+    (
+        "AGENT_HTTP_PORT",
+        "many",
+        "expected a whole number, got text; write what is expected, or drop it: the default is 10940",
+    ),
     ("LOG_FORMAT", "xml", "write 'auto' or 'json' or 'human'"),
     ("NAMES_DOMAIN", "aliquot", "is no DNS name"),
     ("NAMES_NAMESPACE", "A", "can't be the name of a namespace"),
