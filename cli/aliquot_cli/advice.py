@@ -50,7 +50,7 @@ def _asked_and_used(pod: Pod, *, pods: Iterable[Pod], used: Mapping[str, Used], 
     return [
         f"{who}: {', '.join(_uses(most, compute=compute, memory=memory))}",
         *_could(names.memory, most.memory, memory, hours=most.hours),
-        *_could(names.compute, most.compute, compute, hours=most.hours),
+        *_could(names.compute, most.compute, compute, hours=most.hours, more=not _whole(held)),
     ]
 
 
@@ -86,14 +86,19 @@ def _most(known: Sequence[Used], *, wall: float) -> _Most:
     )
 
 
-def _could(resource: str, used: int | None, asked: int, *, hours: float) -> list[str]:
+def _whole(held: Sequence[ContainerGrant]) -> bool:
+    """Whether it has nothing but whole GPUs: it uses those to the full by right, and has no more of them to ask for."""
+    return all(part.whole for one in held for part in one.slices)
+
+
+def _could(resource: str, used: int | None, asked: int, *, hours: float, more: bool = True) -> list[str]:
     if not used or not asked:
         return []
     enough = -(-used * _SPARE // 1)
     if enough < asked * _WORTH:
         doubt = "if these hours were like others" if hours else "look again when it works hardest, before asking less"
         return [f"{resource}: {enough:.0f} would leave a quarter; {doubt}"]
-    if used > asked * _FULL:
+    if more and used > asked * _FULL:
         return [f"{resource}: next to nothing is left of {asked}; ask for more where it may grow"]
     return []
 

@@ -41,8 +41,15 @@ class ObjectName(click.ParamType[str]):
         return value
 
 
+# What `-o name` writes before a pod's name, here as with kubectl.
+_KIND = "pod/"
+
+
 class PodName(click.ParamType[tuple[str, str]]):
-    """A pod's name, or NAMESPACE/NAME as tables and messages write it: a namespace, which may be empty, and a name."""
+    """A pod's name, or NAMESPACE/NAME as tables and messages write it: a namespace, which may be empty, and a name.
+
+    Also as `-o name` writes it, so that commands can be put into each other; a namespace `pod` is named by -n.
+    """
 
     name = "name"
 
@@ -52,8 +59,8 @@ class PodName(click.ParamType[tuple[str, str]]):
         """Refuse what is no name."""
         if isinstance(value, tuple):
             return value
-        namespace, _, name = value.rpartition("/")
-        read = ObjectName(may_be_left_out="/" not in value)
+        namespace, _, name = value.removeprefix(_KIND).rpartition("/")
+        read = ObjectName(may_be_left_out="/" not in value.removeprefix(_KIND))
         return read.convert(namespace, param, ctx), ObjectName().convert(name, param, ctx)
 
 

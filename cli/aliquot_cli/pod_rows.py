@@ -126,7 +126,7 @@ def _row(
         namespace=meta.namespace,
         name=meta.name,
         state=progress.stage,
-        queue=waiter.queue if waiter and standing and standing.plan.specs else meta.labels.get(names.queue, ""),
+        queue=waiter.queue if waiter else meta.labels.get(names.queue, ""),
         user=(waiter.user if waiter else "") or meta.namespace,
         node=pod.spec.node_name,
         gpus=parts,

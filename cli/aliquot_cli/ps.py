@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from aliquot_cli.usage import read_used
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.resources import PODS
 
+_ELSEWHERE = {False: "; -A shows those of all namespaces", True: ""}
 _OVER = frozenset({Stage.DONE, Stage.FAILED})
 
 
@@ -53,6 +55,16 @@ def ps(*, ended: bool, namespace: str, everywhere: bool, form: str, page: str, *
     )
     if text:
         hand_out(text)
+    if not shown:
+        # Beside what is printed, which scripts read.
+        click.echo(_nothing(rows, everywhere=everywhere), err=True)
+
+
+def _nothing(rows: Sequence[PodRow], *, everywhere: bool) -> str:
+    """What an empty table leaves open."""
+    if rows:
+        return "aliquot: all pods here that asked for a slice have ended; -a shows them"
+    return f"aliquot: no pods {'at all' if everywhere else 'here'} that ask for a slice{_ELSEWHERE[everywhere]}"
 
 
 async def _rows(call: Call, *, namespace: str, everywhere: bool, page: str) -> list[PodRow]:

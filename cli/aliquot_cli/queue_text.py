@@ -133,7 +133,7 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
     if told.charged:
         parts.append(_charged(told.charged))
     if told.pods:
-        parts.append(_pods(told.pods, now=now))
+        parts.append(waiting_text(told.pods, now=now))
     if told.settings:
         parts.append(_by(told.settings, of=told.settings_of))
     return "\n\n".join(parts)
@@ -205,7 +205,8 @@ def _charged(pods: Sequence[ChargedPod]) -> str:
     return table([heading, *lines])
 
 
-def _pods(pods: Sequence[WaitingPod], *, now: float) -> str:
+def waiting_text(pods: Sequence[WaitingPod], *, now: float) -> str:
+    """Who waits, in the order of their places, and why."""
     heading = ("PLACE", "POD", "QUEUE", "USER", "PRIORITY", "ASKS", "WAITED", "REASON", "WHY")
     lines = [
         (

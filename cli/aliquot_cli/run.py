@@ -208,7 +208,7 @@ def make_wish(asked: dict[str, Any], *, call: Call, namespace: str, here: bool) 
     if not here and not image:
         raise WishError("a cluster's pod needs an image", where="aliquot run", remedy="name it with --image")
     if here and not command:
-        raise WishError("no program is named", where="aliquot run", remedy="write it after --")
+        raise click.UsageError("no program is named: write it after --")
     environment = passed_on(os.environ, said=asked["said"], by_default=here)
     folder = str(Path(asked["workdir"] or ".").absolute()) if here else asked["workdir"]
     if here:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,33 @@ from aliquot_cli.cluster import connected
 from aliquot_cli.handing_out import hand_out, standard_output, written_down
 from aliquot_cli.options import DATA, Call, form_option, make_call, server_options
 from aliquot_cli.printing import as_data, is_data
-from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues
+from aliquot_cli.queue_text import waiting_text
+from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues, rules_told
 from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import ClusterError
 from aliquot_core.names import MIX, MIX_KEY
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import CONFIG_MAPS, DISRUPTION_BUDGETS
+from aliquot_scheduler.picture.picture import picture_of
+from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.forms import WaitingPod
+from aliquot_scheduler.queues.telling.standing import Standing
+from aliquot_scheduler.queues.telling.status import read_status
+from aliquot_scheduler.queues.telling.whole import waiting_pods
+from aliquot_scheduler.reclaim.inquiry import Inquiry
 from aliquot_scheduler.simulating.deciding import Decisions, Replayed
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked, without_secrets
 
 # Instead of a file: what other commands are led into, or come from.
 _STREAM = "-"
+
+
+class Replay(Decisions, frozen=True, kw_only=True):
+    """What is decided, and why the others wait."""
+
+    pods: Sequence[WaitingPod]
 
 
 class HiddenClusterError(ClusterError):
@@ -52,9 +68,9 @@ def snapshot(*, path: Path, replay: bool, form: str, **server: Any) -> None:
     """
     if replay:
         found = _read_file(path)
-        told = Replayed(found).decide()
+        told = _replayed(found)
         _warn(found)
-        hand_out(as_data(told, form=form) if is_data(form) else _text(told))
+        hand_out(as_data(told, form=form) if is_data(form) else _text(told, now=found.wall))
         return
     _check_free(path)
     found = without_secrets(asyncio.run(_taken(make_call(**server))))
@@ -145,7 +161,36 @@ async def _mix(client: KubeClient, *, namespace: str) -> str:
         return ""
 
 
-def _text(told: Decisions) -> str:
+def _replayed(found: Snapshot) -> Replay:
+    told = Replayed(found).decide()
+    let_in = {one.pod for one in told.let_in}
+    return Replay(
+        let_in=told.let_in,
+        room=told.room,
+        waiting=told.waiting,
+        pods=[one for one in _waiting(found) if one.pod not in let_in],
+    )
+
+
+def _waiting(found: Snapshot) -> list[WaitingPod]:
+    """Who waited at that instant and why, worked out as `aliquot queue` does it of a cluster."""
+    names = found.names
+    picture = picture_of(nodes=found.nodes, leases=found.leases, pods=found.pods, names=names, wall=found.wall)
+    told = ((queue.metadata.name, read_status(queue.status)) for queue in found.queues)
+    standing = Standing(
+        picture=picture,
+        plan=plan_of(found.queues, found.namespaces, names=names),
+        pods=found.pods,
+        names=names,
+        wall=found.wall,
+        told={name: status for name, status in told if status},
+        settings=found.settings.queues,
+        rules=rules_told(found.settings),
+    )
+    return waiting_pods(ROOT, standing, due=Inquiry(standing, wall=found.wall, budgets=found.budgets).why)
+
+
+def _text(told: Replay, *, now: float) -> str:
     lines = [
         f"{one.pod} is let in by queue {one.queue or '-'}: {', '.join(one.gpus) or 'shown'}" for one in told.let_in
     ]
@@ -153,4 +198,5 @@ def _text(told: Decisions) -> str:
         who = ", ".join(one.victims) or "nobody more"
         have = agreed(max(1, len(one.victims)), "has", "have")
         lines.append(f"room is made for {', '.join(one.pods)} on {', '.join(one.gpus)}: {who} {have} to go")
-    return "\n".join([*lines, f"{told.waiting} wait"])
+    waits = f"{told.waiting} {agreed(told.waiting, 'waits', 'wait')}"
+    return "\n".join([*lines, waits, *([f"\n{waiting_text(told.pods, now=now)}"] if told.pods else [])])

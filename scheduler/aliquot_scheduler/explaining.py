@@ -28,7 +28,7 @@ from aliquot_scheduler.queues.waiting.states import said_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.queues.waiting.waits import UsualWait
 from aliquot_scheduler.reclaim.inquiry import Inquiry
-from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, residence
+from aliquot_scheduler.resident import BEING_DELETED, HeldSlice, agents_word, kubelets_word, residence
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.unplaced import NodeAnswer, have_room, scheduler_s_word, what_nodes_say
 
@@ -187,7 +187,7 @@ def by_its_condition(pod: Pod, *, names: Names) -> Explanation:
     """What is written on the pod itself, for who may read the pod and not the cluster."""
     ending = [BEING_DELETED] if pod.metadata.deletion_timestamp else []
     if node := pod.spec.node_name:
-        why = "; ".join([f"it is bound to node {node}", *ending, *agents_word(pod, names=names)])
+        why = "; ".join([f"it is bound to node {node}", *ending, *agents_word(pod, names=names), *kubelets_word(pod)])
         return Explanation(pod=pod.key, state="placed", summary=why, node=node)
     if ending:
         return Explanation(pod=pod.key, state="ending", summary=f"{BEING_DELETED}, and gets no turn any more")

@@ -18,6 +18,8 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
+# So a container is called that is about to start.
+_ON_THE_WAY = frozenset({"ContainerCreating", "PodInitializing"})
 BEING_DELETED = "it is being deleted"
 
 
@@ -63,7 +65,9 @@ def residence(pod: Pod, *, picture: Picture, names: Names) -> Residence:
     if grant.node != node or grant.pod != pod.metadata.uid:
         return Residence(state="stuck", why=f"it is bound to node {node} and holds nothing there: {mistake}")
     known = picture.nodes.get(node)
-    against = [*filter(None, [mistake]), *_lost(grant, known), *agents_word(pod, names=names)]
+    against = [*filter(None, [mistake]), *_lost(grant, known), *agents_word(pod, names=names), *kubelets_word(pod)]
+    if known is not None and known.out and not known.node.spec.unschedulable and not _has_run(pod):
+        against.append("it does not start before that is over")
     return Residence(
         state="stuck" if against and not _has_run(pod) else "placed",
         why="; ".join([_where(pod, known), *against]),
@@ -76,6 +80,15 @@ def agents_word(pod: Pod, *, names: Names) -> Iterator[str]:
     for one in pod.status.conditions:
         if one.type == names.of("granted") and one.status == "False":
             yield f"its node's agent says: {one.message or one.reason}" + (f" ({one.reason})" if one.message else "")
+
+
+def kubelets_word(pod: Pod) -> Iterator[str]:
+    """What keeps its containers from running, as the kubelet wrote it on the pod."""
+    for one in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = one.state.get("waiting") or {}
+        reason, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))
+        if reason and reason not in _ON_THE_WAY:
+            yield f"container {one.name} waits: {message or reason}" + (f" ({reason})" if message else "")
 
 
 def deletion(pod: Pod) -> str:

@@ -45,6 +45,14 @@ def test_ps_lists_who_runs_and_who_waits(machine: SmallMachine) -> None:
     assert rows["waits"]["why"] == why
 
 
+def test_an_empty_table_says_where_else_to_look(machine: SmallMachine) -> None:
+    """Beside it, so that scripts read the same as ever; also of a namespace that is not there."""
+    nothing = "aliquot: no pods here that ask for a slice; -A shows those of all namespaces\n"
+    for where in ("kube-system", "not-there"):
+        done = machine.run("ps", "-n", where)
+        assert (done.returncode, done.stdout.split()[:2], done.stderr) == (0, ["NAME", "STATE"], nothing)
+
+
 def test_ps_prints_every_form(machine: SmallMachine) -> None:
     """For people, for scripts, and for other commands."""
     machine.create("shown", "sleep", "1000")
@@ -52,10 +60,12 @@ def test_ps_prints_every_form(machine: SmallMachine) -> None:
     table = machine.run("ps").stdout.splitlines()
     assert table[0].split() == ["NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", "AGE", "WHY"]
     line = next(line for line in table if line.startswith("shown "))
-    assert line.split()[1:7] == ["running", "-", NODE, "-", "10", "%"]
+    assert line.split()[1:7] == ["running", "default", NODE, "-", "10", "%"]
     assert "MODEL" in machine.run("ps", "-o", "wide").stdout.splitlines()[0]
     assert machine.run("ps", "-A").stdout.startswith("NAMESPACE")
     assert "pod/shown" in machine.run("ps", "-o", "name").stdout.splitlines()
+    # As it is printed there another command takes it.
+    assert machine.run("explain", "pod/shown").stdout.startswith("default/shown: ")
     assert yaml.safe_load(machine.run("ps", "-o", "yaml").stdout) == listed(machine)
 
 

@@ -237,7 +237,6 @@ def test_a_pod_that_the_kubelet_refuses_is_lost_with_the_reason(machine: SmallMa
         (["--workdir", "/no-such", "--", "true"], "/no-such: there is no such folder"),
         (["--env", "NOT_SET_HERE", "--", "true"], "it is not set here"),
         (["--image", "x", "--", "true"], "nothing is pulled here"),
-        ([], "no program is named"),
         (["--name", "Bad_Name", "--", "true"], "default/Bad_Name"),
         (["-n", "nowhere", "--", "true"], "nowhere"),
     ],
@@ -250,6 +249,12 @@ def test_what_can_not_be_is_refused_before_anything_runs(
     assert done.returncode == 3
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_of_nothing_is_wrong_usage(machine: SmallMachine) -> None:
+    """With the exit code that every argument has which is left out."""
+    done = machine.run("run")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Error: no program is named: write it after --")
 
 
 def test_a_detached_pod_is_named_though_its_name_finds_no_room(machine: SmallMachine) -> None:

@@ -52,7 +52,8 @@ def _barred(why: str, *, where: str, namespace: str, plan: Plan, names: Names) -
         for name in open_to(namespace, tree=plan.tree, home=plan.home(namespace))
         if plan.tree.nodes[name].stop != "drain"
     ]
-    own = f"write one of the queues {listed(choice)} into the pod's label {names.queue}" if choice else ""
+    which = f"queue {choice[0]}" if len(choice) == 1 else f"one of the queues {listed(choice)}"
+    own = f"write {which} into the pod's label {names.queue}" if choice else ""
     others = f"an operator can add namespace {namespace} to spec.namespaces of a queue, or label the namespace"
     return AdmissionError(why, where=where, remedy=f"{own}; {others}" if own else others)
 

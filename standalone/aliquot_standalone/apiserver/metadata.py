@@ -136,7 +136,7 @@ def causes(obj: Json, *, valid_name: Callable[[str], bool]) -> list[Cause]:
     if not name:
         found.append(required("metadata.name", "name or generateName is required"))
     elif not valid_name(name):
-        found.append(wrong("metadata.name", name, "not a name that this kind may have"))
+        found.append(wrong("metadata.name", name, names.rule_of(name)))
     found += names.label_causes(metadata.get("labels", {}), at="metadata.labels")
     found += names.annotation_causes(metadata.get("annotations", {}), at="metadata.annotations")
     found += [

@@ -30,6 +30,15 @@ def is_subdomain(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name) is not None
 
 
+def rule_of(name: str) -> str:
+    """Say how a name has to look that can't stand, whichever of the rules above its kind has."""
+    if len(name) > _LONGEST_NAME:
+        return f"a name has at most {_LONGEST_NAME} characters"
+    if is_subdomain(name):
+        return "a name of this kind has at most 63 small letters, digits and '-', with a letter or digit at each end"
+    return "a name is small letters, digits, '-' and '.', with a letter or digit at each end and beside each '.'"
+
+
 def is_path_segment(name: str) -> bool:
     """Tell whether a name can stand in an address: the loosest rule."""
     return name not in {"", ".", ".."} and "/" not in name and "%" not in name

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 
 from aliquot_standalone.apiserver import quantities
 from aliquot_standalone.apiserver.failures import ApiError
+from aliquot_standalone.apiserver.names import rule_of
 from aliquot_standalone.apiserver.patches import json_patch, merge_patch
 from aliquot_standalone.apiserver.selectors import parse_fields, parse_labels
 from aliquot_standalone.apiserver.strategic import strategic_merge
@@ -165,3 +166,18 @@ def test_field_selectors_take_escapes() -> None:
     test = parse_fields(r"a=x\,y,b!=z", supported=frozenset({"a", "b"}))
     assert test({"a": "x,y", "b": ""})
     assert not test({"a": "x", "b": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("Bad_Name", "a name is small letters, digits, '-' and '.'"),
+        ("x" * 254, "a name has at most 253 characters"),
+        # Of a namespace.
+        ("team.a", "a name of this kind has at most 63 small letters, digits and '-'"),
+        ("x" * 64, "a name of this kind has at most 63 small letters, digits and '-'"),
+    ],
+)
+def test_a_name_that_can_not_stand_is_told_its_rule(name: str, rule: str) -> None:
+    """Whichever rule it breaks."""
+    assert rule_of(name).startswith(rule)

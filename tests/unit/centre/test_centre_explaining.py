@@ -123,6 +123,15 @@ BY_LATER = (
 )
 STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main", "state": {"terminated": {}}}]}
 
+WAITS: dict[str, Any] = {
+    "containerStatuses": [
+        {"name": "main", "state": {"waiting": {"reason": "NoCommand", "message": "its image is not pulled"}}}
+    ]
+}
+CREATED: dict[str, Any] = {
+    "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+}
+
 
 @pytest.mark.parametrize(
     ("pod", "state", "words", "slices"),
@@ -145,6 +154,8 @@ STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main", "state": {"ter
         (conditions(MINE, REFUSED | {"status": "True"}), "placed", HOLDS, 1),
         (LATER, "stuck", BY_LATER, 0),
         (conditions(LATER, phase="Running"), "placed", BY_LATER, 0),
+        (conditions(MINE, **WAITS), "stuck", f"{HOLDS}; container main waits: its image is not pulled (NoCommand)", 1),
+        (conditions(MINE, **CREATED), "placed", HOLDS, 1),
         (GONE, "stuck", f"{HOLDS}; GPU-gone is not among the node's GPUs any more", 1),
         (conditions(GONE, phase="Running"), "placed", f"{HOLDS}; GPU-gone is not among the node's GPUs any more", 1),
     ],

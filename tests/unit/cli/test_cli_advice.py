@@ -58,6 +58,19 @@ def test_less_or_more_is_advised_where_it_is_worth_a_word(used: Used, lines: lis
     assert told(pod("a"), a=used) == lines
 
 
+def test_who_has_whole_gpus_is_not_told_to_ask_for_more_of_them() -> None:
+    """They are there to be used to the full; of memory it may have asked for less than they have."""
+    whole = bound(asks("w", 100, 8_000, phase="Running"), node="n1", held={"GPU-n1-0": (100, 8_000)})
+    assert told(whole, w=Used(compute=97, memory=7_900)) == [
+        "it uses now: 7900 of 8000 MiB, 97 of 100 % compute",
+        "aliquot.dev/memory: next to nothing is left of 8000; ask for more where it may grow",
+    ]
+    part = bound(asks("p", 90, 8_000, phase="Running"), node="n1", held={"GPU-n1-0": (90, 8_000)})
+    assert told(part, p=Used(compute=89))[1:] == [
+        "aliquot.dev/compute: next to nothing is left of 90; ask for more where it may grow"
+    ]
+
+
 def test_who_launches_before_it_has_paid_is_told_why_it_is_slow() -> None:
     """Of this pod alone, and also where nothing else is known of it."""
     first, second = pod("a", maker="web"), pod("b", maker="web")

@@ -14,6 +14,7 @@ from aliquot_cli.pod_table import pod_table
 from aliquot_cli.tables import ago
 from aliquot_core.objects import Pod, PodCondition, Queue
 from aliquot_scheduler.queues.said.entry import plan_of
+from aliquot_scheduler.queues.telling.rows import rows
 from aliquot_scheduler.queues.telling.standing import Standing
 from support.centre import NAMES, WALL, asks, bound, gpus, make_node, make_pod, picture_with
 
@@ -50,6 +51,8 @@ def test_whoever_holds_comes_before_whoever_waits_in_the_order_of_turns() -> Non
         ("pod-early", Stage.WAITING, 1),
         ("pod-late", Stage.WAITING, 2),
     ]
+    # As `aliquot queue` calls it where there is no Queue.
+    assert {row.queue for row in rows} == {"default"}
 
 
 def test_turns_come_before_ages() -> None:
@@ -117,3 +120,11 @@ def test_pods_that_ask_nothing_are_not_listed() -> None:
 def test_ages_are_told_in_their_largest_unit(seconds: float, text: str) -> None:
     """A clock that runs ahead makes nothing younger than new."""
     assert ago("2026-11-21T10:00:00Z", now=WALL + seconds) == text
+
+
+def test_without_queues_nothing_is_borrowed() -> None:
+    """There is nobody from whom."""
+    plan = plan_of([], [], names=NAMES)
+    standing = Standing(picture=picture_with(*NODES), plan=plan, pods=[held("runs", 30)], names=NAMES, wall=WALL)
+    (row,) = rows(plan, statuses={}, standing=standing)
+    assert (row.name, row.compute.used, row.compute.borrowed, row.memory.borrowed) == ("default", 30, None, None)

@@ -156,6 +156,14 @@ def test_a_replay_places_by_what_the_leader_had_learnt(usual: int, card: int) ->
     assert let_in.gpus == [f"n0/GPU-n0-{card}"]
 
 
+def test_who_is_let_in_is_not_told_why_it_waits(tmp_path: Path) -> None:
+    """The rest is: each pod is told once."""
+    (tmp_path / "cluster.gz").write_bytes(packed(_half_full(mix="")))
+    done = CliRunner().invoke(main, ["snapshot", "--replay", str(tmp_path / "cluster.gz"), "-o", "json"])
+    told = msgspec.json.decode(done.stdout)
+    assert ([one["pod"] for one in told["let_in"]], told["waiting"], told["pods"]) == (["team/pod-new"], 0, [])
+
+
 def test_a_replay_tells_of_room_that_the_leader_was_making() -> None:
     """Its victim is on the way out: nobody else goes, and the room is on the same card."""
     stage = ReclaimStage({"red": queue(guarantee=100), "blue": queue()}, nodes=(2,))
@@ -380,9 +388,15 @@ def test_a_replay_is_printed(tmp_path: Path) -> None:
     empty = Snapshot(wall=WALL, names=NAMES, settings=InForce(), pods=[pod])
     (tmp_path / "cluster.gz").write_bytes(packed(empty))
     asked = ["snapshot", "--replay", str(tmp_path / "cluster.gz")]
-    assert CliRunner().invoke(main, asked).stdout == "1 wait\n"
+    printed = CliRunner().invoke(main, asked).stdout
+    assert printed.startswith("1 waits\n\nPLACE  POD ")
+    assert "team/pod-u1" in printed
     told = msgspec.json.decode(CliRunner().invoke(main, [*asked, "-o", "json"]).stdout)
+    (waits,) = told.pop("pods")
     assert told == {"let_in": [], "room": [], "waiting": 1}
+    assert (waits["pod"], waits["compute"], waits["reason"], waits["never"]) == ("team/pod-u1", 50, "NeverFits", True)
+    assert waits["why"] in printed
+    assert "no GPU is there yet" in waits["why"]
     taken = CliRunner().invoke(main, ["snapshot", str(tmp_path / "cluster.gz")])
     assert (taken.exit_code, "it is there already" in taken.stderr) == (3, True)
 
