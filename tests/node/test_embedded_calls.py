@@ -92,6 +92,25 @@ async def test_one_that_does_not_answer_is_given_up(webhook: ScriptedWebhook, ca
     assert "deadline exceeded" in result.trouble
 
 
+async def test_whom_all_rest_upon_is_named_where_it_does_not_answer(webhook: ScriptedWebhook) -> None:
+    """With what to look at; of others the time alone is told."""
+    over = threading.Event()
+
+    def wait(_: object) -> dict[str, object]:
+        over.wait(LONG_S)
+        return allowing()
+
+    webhook.scripts["path"] = wait
+    for awaited, trouble in (
+        (webhook.port, "deadline exceeded after 0.3 s: read the log"),
+        (1, "exceeded after 0.3 s"),
+    ):
+        caller = HttpWebhookCaller(clock=SystemClock(), awaited=(LOOPBACK, awaited), if_silent="read the log")
+        assert (await caller.call(call(webhook, timeout=0.3))).trouble.endswith(trouble)
+        await caller.close()
+    over.set()
+
+
 class Starting(SystemClock):
     """Somebody who has a port, and listens there while the caller sleeps for the second time, or never."""
 

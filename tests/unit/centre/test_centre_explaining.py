@@ -89,6 +89,21 @@ def test_a_pod_on_a_node_that_is_gone_is_told_so() -> None:
     assert explained(pod).summary.startswith("it holds its slices on node n9, which is gone")
 
 
+def test_a_pod_whose_node_s_agent_is_silent_is_stuck_until_it_has_run() -> None:
+    """What its agent has to let start does not; what runs there runs on."""
+    pod = bound(asks("u1", 30, 8_000), node="n1", held={"GPU-n1-1": (30, 8_000)})
+
+    def told(pod: Pod) -> tuple[str, str]:
+        found = explain(pod, nodes=NODES, leases=[], pods=[pod], names=NAMES, wall=WALL)
+        return found.state, found.summary
+
+    out = "it holds its slices on node n1; no more pods are bound there: its agent has not been heard of"
+    assert told(pod) == ("stuck", f"{out}; it does not start before that is over")
+    assert told(conditions(pod, phase="Running")) == ("placed", out)
+    cordoned = bound(asks("u1", 30, 8_000), node="n2", held={"GPU-n2-1": (30, 8_000)})
+    assert told(cordoned)[0] == "placed"
+
+
 def conditions(pod: Pod, *said: Mapping[str, str], phase: str = "Pending", **more: Any) -> Pod:
     """The pod with these conditions."""
     status = {"phase": phase, "conditions": list(said), **more}

@@ -30,8 +30,8 @@ def rows(plan: Plan, *, statuses: Mapping[str, QueueStatus], standing: Standing 
         name, depth = pending.pop()
         node = plan.tree.nodes[name]
         row = _row(node, depth=depth, status=statuses.get(name), standing=standing)
-        if not plan.specs:
-            # All is everybody's: there is nobody from whom anything could be borrowed.
+        if plan.tree.nodes.keys() == {ROOT, name}:
+            # There is nobody from whom anything could be borrowed.
             row = msgspec.structs.replace(row, compute=_own(row.compute), memory=_own(row.memory))
         found.append(msgspec.structs.replace(row, models=_models(node, plan.tree.dimensions, standing=standing)))
         pending += [(child, depth + 1) for child in reversed(node.children)]
