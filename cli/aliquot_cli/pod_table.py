@@ -11,23 +11,18 @@ _UNKNOWN = "-"
 
 
 def pod_table(rows: Sequence[PodRow], *, wide: bool, everywhere: bool, now: float) -> list[list[str]]:
-    """The table with its heading; use is shown beside what was granted where anybody tells of it."""
-    told = any(row.used.compute is not None or row.used.memory is not None for row in rows)
-    used = ["USED"] if told else []
+    """The table with its heading, the same columns whoever tells of use: programs read it by them."""
     more = ["MODEL", "USER"] if wide else []
     names = ["NAMESPACE"] if everywhere else []
-    heading = [*names, "NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", *used, "AGE", *more, "WHY"]
-    return [heading, *(_line(row, wide=wide, everywhere=everywhere, told=told, now=now) for row in rows)]
+    heading = [*names, "NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", "USED", "AGE", *more, "WHY"]
+    return [heading, *(_line(row, wide=wide, everywhere=everywhere, now=now) for row in rows)]
 
 
-def _line(row: PodRow, *, wide: bool, everywhere: bool, told: bool, now: float) -> list[str]:
+def _line(row: PodRow, *, wide: bool, everywhere: bool, now: float) -> list[str]:
     cells = [row.namespace] if everywhere else []
     state = f"{row.state} ({row.place})" if row.place else str(row.state)
     cells += [row.name, state, row.queue or _UNKNOWN, row.node or _UNKNOWN, gpus_text(row.gpus)]
-    cells += [_amount(row.compute, "%"), _amount(row.memory, "MiB")]
-    if told:
-        cells.append(_used(row.used))
-    cells.append(ago(row.created, now=now))
+    cells += [_amount(row.compute, "%"), _amount(row.memory, "MiB"), _used(row.used), ago(row.created, now=now)]
     if wide:
         models = ", ".join(sorted({part.model for part in row.gpus if part.model}))
         cells += [models or _UNKNOWN, row.user]

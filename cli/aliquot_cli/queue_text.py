@@ -27,9 +27,7 @@ def rows_text(rows: Sequence[QueueRow], *, wide: bool) -> str:
 def _table(rows: Sequence[QueueRow], *, wide: bool) -> str:
     if rows and rows[0].own:
         return _shown_text(rows, rows[0].own.namespace)
-    heading = ["QUEUE", *_headings("", wide=wide), "RUNNING", "WAITING", "STOP"]
-    if wide:
-        heading[1 + len(_headings("", wide=wide)) : -3] = [*_headings("MEM ", wide=wide), "PRIORITY"]
+    heading = ["QUEUE", *_headings(wide=wide), "RUNNING", "WAITING", "STOP"]
     lines = [heading, *chain.from_iterable(_lines(row, wide=wide) for row in rows)]
     told = "" if not rows or rows[0].told_by == "computed" else f"\n\n{_LEADER}"
     return table(lines) + told
@@ -65,17 +63,17 @@ def _told_parts(part: Part) -> Sequence[int | None]:
     return part.guarantee, part.limit, part.used, part.fair_share, part.asked
 
 
-def _headings(prefix: str, *, wide: bool) -> list[str]:
-    words = ["GUARANTEE", "LIMIT", "USED", "BORROWED", "FAIR SHARE", "ASKED"]
-    more = ["WEIGHT", "LENDS", "BORROWS"] if wide else []
-    return [f"{prefix}{word}" for word in (*words, *more)]
+def _headings(*, wide: bool) -> list[str]:
+    more = ["WEIGHT", "LENDS", "BORROWS", "PRIORITY"] if wide else []
+    return ["GUARANTEE", "LIMIT", "USED", "BORROWED", "FAIR SHARE", "ASKED", *more]
 
 
 def _lines(row: QueueRow, *, wide: bool) -> Iterator[list[str]]:
-    """Of a queue; a line of its own for memory where the queue says anything of that, and columns have no place."""
+    """Of a queue; a line of its own for memory where the queue says anything of that, or all is to be told."""
     yield _row(row, wide=wide)
-    if not wide and _is_said(row.memory):
-        yield ["  " * row.depth + _OF_MEMORY, *_cells(row.memory, _mebibytes, wide=False), *[""] * 3]
+    if wide or _is_said(row.memory):
+        rest = [""] * (4 if wide else 3)
+        yield ["  " * row.depth + _OF_MEMORY, *_cells(row.memory, _mebibytes, wide=wide), *rest]
 
 
 def _is_said(part: Part) -> bool:
@@ -85,9 +83,7 @@ def _is_said(part: Part) -> bool:
 
 def _row(row: QueueRow, *, wide: bool) -> list[str]:
     name = "  " * row.depth + row.name
-    middle = [*_cells(row.compute, _percent, wide=wide)]
-    if wide:
-        middle += [*_cells(row.memory, _mebibytes, wide=wide), _count(row.priority)]
+    middle = [*_cells(row.compute, _percent, wide=wide), *([_count(row.priority)] if wide else [])]
     return [name, *middle, _count(row.running), _count(row.waiting), row.stop or _UNKNOWN]
 
 
@@ -226,4 +222,5 @@ def waiting_text(pods: Sequence[WaitingPod], *, now: float) -> str:
 
 
 def _part_of(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    # What was used lately and what is held now together may come to more than all.
+    return f"{100 * min(1.0, share):.1f} %"

@@ -58,7 +58,7 @@ def test_ps_prints_every_form(machine: SmallMachine) -> None:
     machine.create("shown", "sleep", "1000")
     machine.until("shown", phase("Running"))
     table = machine.run("ps").stdout.splitlines()
-    assert table[0].split() == ["NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", "AGE", "WHY"]
+    assert table[0].split() == ["NAME", "STATE", "QUEUE", "NODE", "GPU", "COMPUTE", "MEMORY", "USED", "AGE", "WHY"]
     line = next(line for line in table if line.startswith("shown "))
     assert line.split()[1:7] == ["running", "default", NODE, "-", "10", "%"]
     assert "MODEL" in machine.run("ps", "-o", "wide").stdout.splitlines()[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -45,9 +45,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             spans.append(Span(" "))
         return row(spans, self.width)
 
+    def without(self, title: str) -> Layout:
+        """The same with nothing in one column."""
+        widths = [0 if column.title == title else size for column, size in self._sized()]
+        return msgspec.structs.replace(self, widths=widths)
+
+    def _sized(self) -> Iterator[tuple[Column, int]]:
+        return zip(self.columns, self.widths, strict=True)
+
     def size(self, title: str) -> int:
         """How wide a column is."""
-        return next(size for column, size in zip(self.columns, self.widths, strict=True) if column.title == title)
+        return next(size for column, size in self._sized() if column.title == title)
 
 
 def laid_out(columns: Sequence[Column], *, width: int) -> Layout:

@@ -147,7 +147,7 @@ async def _print_once(call: Call, *, page: str, choice: Choice, form: str) -> No
 def _drawn(frame: Frame, *, width: int) -> str:
     ascii_only = _ascii_only()
     drawn = coloured if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else plain
-    lines = [*frame.head(width), *(frame.line(number, width) for number in range(len(frame)))]
+    lines = [*frame.head(width), *(line for number in range(len(frame)) for line in frame.whole(number, width))]
     return "\n".join(drawn(line, ascii_only=ascii_only) for line in lines)
 
 

@@ -11,13 +11,13 @@ import msgspec
 
 from aliquot_cli.tables import tame
 from aliquot_cli.top.columns import Layout, laid_out
-from aliquot_cli.top.ink import Line, Span, Tone, row
+from aliquot_cli.top.ink import Line, Span, Tone, cells, row
 from aliquot_cli.top.tabular import Scene, Table, Told, scene_of
 from aliquot_cli.top.views import TABLES
 from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.page.model import State, Totals
 
-_GIB = 1024
+_INDENT = "    "
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Frame:
         return [
             row(_sums(self._scene.state.totals, at=self._scene.state.at), width),
             row(_shares(self._scene.state), width),
-            row(self._tabs(), width),
+            row(self._tabs(width), width),
             self._at(width).heading(),
         ]
 
@@ -89,6 +89,15 @@ class Frame:
         if number >= len(self.things):
             return row([], width)
         return self._table.draw(self.things[number], self._at(width), self._scene)
+
+    def whole(self, number: int, width: int) -> Sequence[Line]:
+        """One row, and beneath it what has no room in it: for whoever can't mark it."""
+        layout, told = self._at(width), self.told(number)
+        if told is None or cells(tame(told.text)) <= layout.size(self._table.told_in):
+            return [self.line(number, width)]
+        first = self._table.draw(self.things[number], layout.without(self._table.told_in), self._scene)
+        text = textwrap.wrap(tame(told.text), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        return [first, *(row([Span(line)], width) for line in text)]
 
     def told(self, number: int) -> Told | None:
         """All that a row says; None where the row shows it itself."""
@@ -106,7 +115,7 @@ class Frame:
             self._layout = laid_out(self._table.columns, width=width)
         return self._layout
 
-    def _tabs(self) -> list[Span]:
+    def _tabs(self, width: int) -> list[Span]:
         tabs = []
         for number, table in enumerate(TABLES):
             here = number == self.choice.table
@@ -116,7 +125,10 @@ class Frame:
         tabs.append(Span(f" by {order} {'▲' if self.choice.backwards else '▼'}", Tone.DIM))
         if self.choice.filter:
             tabs.append(Span(f"  only {self.choice.filter!r}: {len(self)}", Tone.HEAD))
-        tabs.append(Span(f"  {self._source}", Tone.DIM))
+        source = f"  {self._source}"
+        # Half a word of where it is from tells nothing.
+        if sum(cells(tab.text) for tab in tabs) + cells(source) <= width:
+            tabs.append(Span(source, Tone.DIM))
         return tabs
 
 
@@ -160,8 +172,9 @@ def _shares(state: State) -> list[Span]:
     memory = _share("memory", totals.memory_granted, totals.memory_used, totals.memory)
     taken = _strays(totals)
     unknown = [] if state.used_at is not None else [Span("  use is not known here", Tone.DIM)]
-    paused = [Span(f"  paused: {state.paused}", Tone.BAD)] if state.paused else []
-    return [Span(f"{compute}   {memory}"), *taken, *unknown, *paused]
+    # First, as whatever follows may be old.
+    paused = [Span(f"paused: {state.paused}  ", Tone.BAD)] if state.paused else []
+    return [*paused, Span(f"{compute}   {memory}"), *taken, *unknown]
 
 
 def _strays(totals: Totals) -> list[Span]:

@@ -43,6 +43,8 @@ class Table(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     draw: Callable[[T, Layout, Scene], Line]
     # Where rows say more than fits them: all that one says, to be shown beneath the table.
     tell: Callable[[T], Told] | None = None
+    # The column of it.
+    told_in: str = ""
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):

@@ -245,6 +245,7 @@ WAITING = Table[WaitingShown](
     name=lambda one, _: f"pod/{_pod_name(one.pod)}",
     draw=_waiting,
     tell=lambda one: Told(of=one.pod, text=one.why),
+    told_in="WHY",
 )
 
 TABLES: Sequence[Table[Any]] = (GPUS, QUEUES, PODS, WAITING)

@@ -97,6 +97,9 @@ def test_use_is_told_of_whoever_it_is_known_of() -> None:
     table = pod_table(rows, wide=False, everywhere=False, now=WALL)
     column = table[0].index("USED")
     assert [line[column] for line in table[1:]] == ["12 %, 700 MiB", "-", "5 MiB"]
+    nothing_told = pod_table(listed(held("a", 30)), wide=False, everywhere=False, now=WALL)
+    assert nothing_told[0] == table[0]
+    assert nothing_told[1][column] == "-"
 
 
 def test_without_rights_the_pod_s_own_word_is_told() -> None:

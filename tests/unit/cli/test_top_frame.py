@@ -99,6 +99,35 @@ def test_who_waits_is_listed_with_the_reason() -> None:
     assert texts(frame(WAITING))[4].endswith("no room")
 
 
+LONG = "it asks 100 % of compute and 81286 MiB; queue research uses 200 % of the 200 % that it may have"
+
+
+def test_of_who_waits_all_of_the_reason_is_printed() -> None:
+    """Beneath the row where that has no room for it, and nowhere half of it."""
+    pods = [
+        waits(f"team/w{at}", queue="vision", compute=800, since=0.0, why=why) for at, why in enumerate((LONG, "short"))
+    ]
+    made = frame(WAITING, state=state_of([NODE], waiting=pods))
+    lines = [[plain(line) for line in made.whole(number, 80)] for number in range(2)]
+    assert len(lines[1]) == 1
+    assert lines[1][0].rstrip().endswith("short")
+    first, *rest = lines[0]
+    assert "it asks" not in first
+    assert " ".join(" ".join(rest).split()) == LONG
+    assert all(len(line) <= 80 for line in lines[0])
+    assert len(made.whole(0, 240)) == 1
+
+
+def test_where_it_is_from_is_told_whole_or_not_at_all() -> None:
+    """And what is paused before what may be old by then."""
+    paused = msgspec.structs.replace(STATE, paused="the API server has not been heard for 9 s")
+    made = frame(WAITING, state=paused)
+    assert texts(made)[1].startswith("paused: the API server has not been heard for 9 s  compute")
+    told = [texts(made, width=width)[2] for width in range(50, 80)]
+    assert {"here" in line for line in told} == {True, False}
+    assert not [line for line in told if line.endswith(("h…", "he…", "her…"))]
+
+
 def test_queues_are_bars_too() -> None:
     """What they use, what is theirs and what they borrow."""
     lines = texts(frame(QUEUES))

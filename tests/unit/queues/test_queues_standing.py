@@ -640,7 +640,7 @@ def test_the_table_reads_as_a_tree() -> None:
 
 
 def test_memory_is_shown_where_a_queue_speaks_of_it() -> None:
-    """In a line of its own below the queue's, whatever it says of it; the wide table has columns for that."""
+    """In a line of its own below the queue's, whatever it says of it; in the wide table always, within 132 columns."""
     memories = [{"guarantee": 8_000}, {"limit": 9_000}, {"guarantee": 0, "lendingLimit": 0}, {"borrowingLimit": 5}]
     tree = {f"m{at}": {"memory": memory, "namespaces": ["*"]} for at, memory in enumerate(memories)}
     of = plan({**tree, "silent": {"compute": {"guarantee": 100}}})
@@ -649,7 +649,19 @@ def test_memory_is_shown_where_a_queue_speaks_of_it() -> None:
     assert [line.split()[0] for line in lines if "MiB" in line] == ["(memory)"] * len(memories)
     assert lines[2:4] == ["m0 - - 10 % 0 % 10 % 0 % 1 0 -", "(memory) 8000 MiB - 1000 MiB 0 MiB 1000 MiB 0 MiB"]
     assert lines[-1].startswith("silent 100 %")
-    assert "(memory)" not in rows_text(found, wide=True)
+    wide = rows_text(found, wide=True).splitlines()
+    assert sum("(memory)" in line for line in wide) == len(found)
+    assert len(wide) == 1 + 2 * len(found)
+    assert max(map(len, wide)) <= 132
+
+
+def test_of_all_nobody_has_more_than_all() -> None:
+    """What was used lately counts beside what is held now."""
+    told = answer("b", plan(), statuses={}, standing=stand(*BUSY))
+    much = [msgspec.structs.replace(one, share=1.001) for one in told.users]
+    text = answer_text(msgspec.structs.replace(told, users=much), wide=False, now=WALL)
+    assert "100.1 %" not in text
+    assert "team               100.0 %" in text
 
 
 _NOTE = "! Something is wrong with this queue: `aliquot queue NAME` says what, and what to do."
