@@ -164,6 +164,13 @@ async def test_on_a_phone_all_of_a_row_is_seen(tab: Tab, stage: PageStage, path:
             assert await tab.evaluate(f"{cells}.length") > 0
             assert await tab.evaluate(f"{cells}.filter((cell) => !({seen})).map((cell) => cell.innerText)") == []
             assert await tab.evaluate(f"{cells}.every((cell) => {named})") is True
+            # A name that is broken would lie over the next, one that is too long over what it is of.
+            apart = (
+                "before.height <= cell.clientHeight && before.width < parseFloat(getComputedStyle(cell).paddingLeft)"
+            )
+            sized = "((style) => ({height: parseFloat(style.height), width: parseFloat(style.width)}))"
+            named_apart = f"((before) => {apart})({sized}(getComputedStyle(cell, '::before')))"
+            assert await tab.evaluate(f"{cells}.every((cell) => {named_apart})") is True
             assert await tab.evaluate("document.documentElement.scrollWidth") <= 375
         finally:
             await tab.ask("Emulation.clearDeviceMetricsOverride")

@@ -178,7 +178,7 @@ def application_view(owner: Owner, state: State) -> View:
 def pod_rows(caption: str, pods: Sequence[PodShown], state: State) -> list[Piece]:
     """A table of pods."""
     uses = _uses(state)
-    heads = ("Pod", "Queue", "Stage", "Node", "Compute", "Compute used", "Memory", "Created")
+    heads = ("Pod", "Queue", "Stage", "Node", "Compute charged", "Compute used", "Memory charged", "Created")
     numbers = frozenset({4, 5, 6})
     ordered = sorted(pods, key=lambda pod: (pod.stage is Stage.ENDED, pod.key))
     rows = {
