@@ -132,6 +132,12 @@ async def test_evictions_are_one_number_wherever_they_are_told(tab: Tab, stage: 
         await tab.until_true(f"{total}.then((sum) => sum === 56)")
         await live(tab, f"{served.url}/page/history")
         assert "50 for others" in await text(tab, "#samples")
+        lines = "document.querySelectorAll('#chart-evictions .u-legend .u-series').length"
+        await tab.until_true(f"{lines} === 4")
+        # A cause that comes while it is looked at gets its line.
+        stage.evicted["as their group was broken"] = 1
+        await tab.until_true(f"{lines} === 5")
+        assert "as their group was broken" in await text(tab, "#chart-evictions .u-legend")
 
 
 @pytest.mark.parametrize("path", ["", "/waiting", "/queues", "/history", "/nodes/n0"])

@@ -4,6 +4,8 @@ import uPlot from "./uplot/uPlot.esm.js";
 
 const percent = (value) => (value === null ? null : 100 * value);
 const of = (name, change = (value) => value) => (samples) => samples.map((sample) => change(sample[name] ?? null));
+// In a gap nothing is known of any cause.
+const ofCause = (cause) => of("evictedFor", (counts) => counts && (counts[cause] ?? 0));
 
 const CHARTS = {
   utilisation: {
@@ -23,7 +25,15 @@ const CHARTS = {
       ["Mean wait, s", "--c5", of("wait")],
     ],
   },
-  evictions: { unit: "", series: [["Evictions", "--c6", of("evicted")]] },
+  evictions: {
+    unit: "",
+    // Beside all of them those of each cause, where there are several.
+    get series() {
+      const causes = [...new Set(samples.flatMap((sample) => Object.keys(sample.evictedFor ?? {})))].sort();
+      const each = causes.map((cause, i) => [cause, `--c${(7 + i) % 12}`, ofCause(cause)]);
+      return [["Evictions", "--c6", of("evicted")], ...(causes.length > 1 ? each : [])];
+    },
+  },
 };
 
 let samples = [];
@@ -85,7 +95,12 @@ async function more() {
   const found = await answer.json();
   if (!found.length) return;
   samples = [...samples, ...found].slice(-5000);
-  for (const [name, chart] of Object.entries(CHARTS)) drawn.get(name)?.setData(data(chart));
+  for (const [name, chart] of Object.entries(CHARTS)) {
+    const plot = drawn.get(name);
+    // Beside its instants it has as many lines as when it was drawn, or it is drawn anew.
+    if (plot && plot.series.length - 1 !== chart.series.length) draw(name, chart);
+    else plot?.setData(data(chart));
+  }
 }
 
 await more();
