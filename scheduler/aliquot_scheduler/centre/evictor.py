@@ -146,8 +146,6 @@ class Evictor:
             for victim in first or unasked:
                 if victim.uid not in but and self._rooms.has_told(clearing):
                     return victim, _makes_room(clearing, victim)
-        for victim, clearing in clearings.torn(bound=bound):
-            return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.uid
             if uid not in but and not clearings.was_asked(uid) and self._moved.has_told(refuge):

@@ -27,6 +27,7 @@ from aliquot_kube.errors import (
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.evictions import Evictions
 from aliquot_scheduler.centre.evictor import Evictor
+from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
 from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.room_writer import RoomWriter
@@ -172,6 +173,7 @@ class Scene:
             rooms=self.rooms,
             moved=self.moved,
         )
+        self.gangs = GangReturner(turns=self.stage.queues, means=given, evictions=Evictions(means=given))
         self.stage.hears = self.rooms.pod_changed
         for pod in self.stage.pods.values():
             self.rooms.pod_changed(Added(new=pod))
@@ -187,7 +189,7 @@ class Scene:
 
     async def look(self, seconds: float = 1.0) -> None:
         """The leader looks for so long, and lets in whoever can be."""
-        running = asyncio.gather(self.evictor.run(), self._events.run())
+        running = asyncio.gather(self.evictor.run(), self.gangs.run(), self._events.run())
         for _ in range(int(seconds)):
             await self.clock.advance(1.0)
             self.stage.run(after=1.0)
@@ -833,4 +835,34 @@ async def test_a_group_that_goes_as_a_whole_goes_wholly_though_less_is_enough(
     await scene.look(5)
     assert scene.stage.pods["r0"].spec.node_name
     assert sorted(scene.api.evicted) == went
-    assert not scene.stage.queues.register.clearings.victims()
+
+
+@pytest.mark.parametrize(
+    "error", [ServerTroubleError("no", status=500), DisruptionBlockedError("no", status=429)], ids=repr
+)
+@pytest.mark.parametrize(("minimum", "went"), [("4", ["b0", "b1", "b2", "b3"]), ("1", ["b3"])])
+async def test_what_is_left_of_a_group_is_asked_until_it_goes(error: ApiError, minimum: str, went: list[str]) -> None:
+    """The owner is in before they could be; where enough are left they stay."""
+    scene = Scene(group={"group-size": "4", "group-min": minimum})
+    scene.api.goes_at_once = True
+    scene.api.refusing = {uid: [error] for uid in ("b0", "b1", "b2")}
+    ((_, first),) = scene.stage.picture.holdings.of("b3")
+    scene.stage.submit("r0", 100, queue="red", notes={"gpu-uuid": first})
+    await scene.look(40)
+    assert scene.stage.pods["r0"].spec.node_name
+    assert sorted(scene.api.evicted) == went
+
+
+async def test_a_group_of_which_nobody_went_stays_where_there_is_room_by_now() -> None:
+    """They were asked, the API server was in trouble, and then a limit was raised."""
+    specs = {"org": queue(limit=400), "red": queue("org", guarantee=100), "blue": queue("org")}
+    scene = Scene(specs, nodes=(8,), group={"group-size": "4"})
+    scene.api.refusing = {f"b{number}": [ServerTroubleError("no", status=500)] for number in range(4)}
+    scene.stage.submit("r0", 100, queue="red")
+    while len(scene.api.tried) < 4:
+        await scene.look(1)
+    scene.stage.queues.queues_seen({**specs, "org": queue(limit=800)})
+    scene.stage.run(after=2.0)
+    assert scene.stage.pods["r0"].spec.node_name
+    await scene.look(70)
+    assert scene.api.evicted == []

@@ -136,7 +136,7 @@ class Rounds:
                     self._let_in(member, promise, rooms=rooms, now=now)
                     register.lost_turns.claims.brought_in(member, now=now)
                 if promises:
-                    register.making_room.came_true(clearing)
+                    register.stale.hurry(register.making_room.broken_by(clearing), until=clearing.until)
                     register.gang_changed(clearing.candidate.first)
                 elif register.making_room.may_come_true(clearing):
                     clearings.failed(clearing, now=now)

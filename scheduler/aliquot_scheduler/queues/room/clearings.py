@@ -6,9 +6,7 @@ members rest meanwhile, and ask for nothing: what they were promised is kept, no
 there, they are let in.
 
 A clearing ends when they are in, when one of them is gone, when one of its nodes is, when its time is over, or when
-another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared, but for those
-of a group that was to go as a whole and of which some went for a room that came true: they can't run alone, and would
-hold their cards for nobody (`torn`). A leader that
+another is called off on whose victims it had counted too. Whoever was not asked to go by then is spared. A leader that
 begins anew reads from the pods where room was being made for them (`recalling.py`), and sees who is on the way out.
 
 What must always hold: what is kept for somebody is kept by one clearing, and of no GPU more is kept than it has once
@@ -24,7 +22,7 @@ import msgspec
 from aliquot_core.claims import Claim, overdrawn
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.graces import grace_of, is_slow
-from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
 
 GpuKey = tuple[str, str]
 
@@ -104,10 +102,6 @@ class Clearings:
         self._whose: dict[str, str] = {}
         # Victims who were asked to go (UIDs).
         self._asked: set[str] = set()
-        # Whose group has gone in part for somebody who is in by now: they are asked as well, once.
-        self._torn: dict[str, Clearing] = {}
-        # By clearing: of which groups somebody was asked for it.
-        self._sent: dict[str, set[GangKey]] = {}
         # A place of each that was not free when it was looked at; and when to try again.
         self._taken: dict[str, Place | None] = {}
         self._not_before: dict[str, float] = {}
@@ -131,7 +125,7 @@ class Clearings:
 
     def victims(self) -> set[str]:
         """Who goes for others, whether or not they were asked yet (UIDs)."""
-        return {victim.uid for clearing in self._standing.values() for victim in clearing.victims} | self._torn.keys()
+        return {victim.uid for clearing in self._standing.values() for victim in clearing.victims}
 
     def counting_on(self, uid: str) -> Clearing | None:
         """The one for which this pod goes."""
@@ -168,31 +162,12 @@ class Clearings:
         there = [bound[victim.uid] for victim in clearing.victims if victim.uid in bound]
         return [one for one in there if one.uid not in self._asked and not self._goes_by_itself(one)]
 
-    def torn(self, *, bound: Mapping[str, Waiter]) -> Iterator[tuple[Waiter, Clearing]]:
-        """Who is to be asked to go although the room is there: the others of its group have gone for it."""
-        for uid, clearing in self._torn.items():
-            if uid in bound and uid not in self._asked and not self._goes_by_itself(bound[uid]):
-                yield bound[uid], clearing
-
-    def tear(self, uids: Iterable[str], clearing: Clearing) -> None:
-        """These go after all, though there is room enough without them."""
-        self._torn |= {uid: clearing for uid in uids if uid not in self._asked}
-
     def _goes_by_itself(self, one: Waiter) -> bool:
         return bool(one.pod.metadata.deletion_timestamp) and not is_slow(one.pod, most=self.max_grace)
 
     def asked(self, uid: str) -> None:
         """A victim was asked to go: it is not asked twice."""
         self._asked.add(uid)
-        self._torn.pop(uid, None)
-        for clearing in self._standing.values():
-            gangs = {victim.gang for victim in clearing.victims if victim.uid == uid and victim.gang}
-            if gangs:
-                self._sent.setdefault(clearing.uid, set()).update(gangs)
-
-    def over(self, clearing: Clearing) -> set[GangKey]:
-        """It will not stand again, true or not: of which groups somebody was asked for it."""
-        return self._sent.pop(clearing.uid, set())
 
     def all_asked(self) -> list[str]:
         """Who was asked to go and is there still (UIDs)."""
@@ -205,7 +180,6 @@ class Clearings:
     def gone(self, uid: str) -> None:
         """A pod is gone, whoever it was."""
         self._asked.discard(uid)
-        self._torn.pop(uid, None)
 
     def not_asked(self, uid: str) -> None:
         """It could not be: it is to be asked once more."""

@@ -18,7 +18,7 @@ from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
 
 # Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
 _COMES = 60.0
@@ -79,18 +79,12 @@ class MakingRoom:
                 return f"queue {waiter.queue} lets nobody in"
         return ""
 
-    def came_true(self, clearing: Clearing) -> None:
-        """They are in. Of a group that was to go as a whole for it, and has in part, nobody is spared any more."""
-        sent = self.clearings.over(clearing)
-        whole = {one.gang for one in clearing.victims if one.gang in sent and self._cannot_run(one, clearing)}
-        there = [one.uid for one in clearing.victims if one.gang in whole and one.uid in self._inside.bound]
-        self.clearings.tear(there, clearing)
-
-    def _cannot_run(self, victim: Waiter, clearing: Clearing) -> bool:
-        """Whether those of its group that were not to go are too few by themselves."""
-        there = self._books.let_in.get(victim.gang, set()) if victim.gang else set[str]()
-        stay = there - {one.uid for one in clearing.victims}
-        return victim.group is not None and len(stay) < victim.group.minimum
+    def broken_by(self, clearing: Clearing) -> set[GangKey]:
+        """Of which groups some went for it, or were asked to; whoever was not may be left with too few."""
+        went = (
+            one for one in clearing.victims if one.uid not in self._inside.bound or self.clearings.was_asked(one.uid)
+        )
+        return {one.gang for one in went if one.gang}
 
     def call_off(self, clearing: Clearing) -> None:
         """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""
@@ -119,7 +113,6 @@ class MakingRoom:
 
     def _let_stand_in_line(self, clearing: Clearing) -> None:
         self.clearings.drop(clearing)
-        self.clearings.over(clearing)
         for place in clearing.moves:
             if place.waiter.uid in self._inside.bound and not self.clearings.was_asked(place.waiter.uid):
                 self.refuges.close(place.waiter.uid)

@@ -2,9 +2,9 @@
 
 A member may lose its turn (its CPU is nowhere free), or fail while others run. Those that are in hold their cards for
 nothing meanwhile, and two such gangs may hold what the other lacks. So after a while all of them are sent back, and the
-gang waits as a whole; and so are some of a run that is torn between makers (`torn.py`). Whoever has lost nobody is left
-alone: of a gang that one member has finished, or whose members were deleted before we led, nothing says that it can't
-go on.
+gang waits as a whole; at once where others have the room of some of them by now. So are some of a run that is torn
+between makers (`torn.py`). Whoever has lost nobody is left alone: of a gang that one member has finished, or whose
+members were deleted before we led, nothing says that it can't go on.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class StaleGangs:
         self._since: dict[GangKey, float] = {}
         self._done: dict[GangKey, set[str]] = {}
         self._lost_one: set[GangKey] = set()
+        # Some of them went for others, who are in by now; until when that is why they lack somebody.
+        self._broken: dict[GangKey, float] = {}
         # Of those some that may be evicted.
         self._mixed: set[GangKey] = set()
 
@@ -43,6 +45,10 @@ class StaleGangs:
             self._lost_one.add(gang)
             if not waiter.shape.firm:
                 self._mixed.add(gang)
+
+    def hurry(self, gangs: Iterable[GangKey], *, until: float) -> None:
+        """Others have the room of some of these: where too few are left, nobody waits for those to come back."""
+        self._broken |= dict.fromkeys(gangs, until)
 
     def due(
         self,
@@ -72,7 +78,9 @@ class StaleGangs:
     def _late(self, gangs: set[GangKey], *, now: float) -> list[GangKey]:
         """Of these, which can't go on for so long that they are sent back."""
         self._since = {gang: self._since.get(gang, now) for gang in gangs}
-        return sorted(gang for gang, since in self._since.items() if now - since >= self._after)
+        self._broken = {gang: until for gang, until in self._broken.items() if now < until}
+        late = {gang for gang, since in self._since.items() if now - since >= self._after}
+        return sorted(late | (self._broken.keys() & gangs))
 
     def _sorted_in(self, waiting: Iterable[Waiter]) -> list[Waiter]:
         return [one if one.run else self._runs.sorted_in(one) for one in waiting if one.group]
