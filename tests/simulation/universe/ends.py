@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from aliquot_core.errors import AliquotError
+from aliquot_core.held_on_sick import held_on_sick
 from aliquot_core.inventory import Health, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -78,7 +79,9 @@ class Ends:
             yield f"the inventory has {len(inventory.gpus)} GPUs, not the node's {len(hardware.uuids)}"
         if sick := [gpu.reason for gpu in inventory.gpus if gpu.health is not Health.HEALTHY]:
             yield f"{len(sick)} GPUs are said to be not well: {sick[0]}"
-        memory = str(hardware.memory * len(hardware.uuids))
+        # Whoever has a forged grant on a GPU that is not there counts on for kube-scheduler, so the others keep theirs.
+        elsewhere = held_on_sick(self._api.pods(self._node.name), inventory=inventory, names=self._names)
+        memory = str(hardware.memory * len(hardware.uuids) + sum(held.memory for held in elsewhere.values()))
         if node.status.capacity.get(self._names.memory) != memory:
             yield f"the node says {node.status.capacity.get(self._names.memory)} MiB instead of {memory}"
         if node.metadata.labels.get(self._names.of("gpu.count")) != str(len(hardware.uuids)):
