@@ -9,6 +9,7 @@ commands ask once, and end); only a question after that is a trying again, which
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
@@ -19,6 +20,8 @@ from aliquot_kube.questions import PieceTransport, Question, Response
 
 # An API server that is replaced is back by then.
 PATIENCE = 30.0
+# As Kubernetes writes them: 299, who says it, and what, quoted.
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _MUTE = (UnreachableError, GarbledError, UnauthorizedError)
 _ABSENT = (*_MUTE, ServerTroubleError)
 
@@ -73,12 +76,15 @@ class PatientTransport:
         self._has_ended = has_ended
         self._give_up = give_up
         self._contact = Contact()
+        self._warned: set[str] = set()
 
     async def request(self, question: Question) -> Response:
         """Ask and get the whole answer."""
         with self._noted(_ABSENT):
             answer = await self._inner.request(question)
             self._answered()
+            if question.method == "GET":
+                self._warn(answer.headers.get("warning", ""))
             return answer
 
     @asynccontextmanager
@@ -123,6 +129,13 @@ class PatientTransport:
     def _answered(self) -> None:
         self._tell(self._contact.answered())
         self._give_up(None)
+
+    def _warn(self, header: str) -> None:
+        """Hand on what the server would have every reader know, once; of writes whoever made them is told."""
+        for warning in _WARNING.findall(header):
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._say(re.sub(r"\\(.)", r"\1", warning))
 
     def _tell(self, text: str) -> None:
         if text:

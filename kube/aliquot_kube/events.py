@@ -2,6 +2,7 @@
 
 events.k8s.io/v1 and not the core group's older form: its series is made for counting, `reportingController` and
 `action` have fields of their own, and kube-scheduler writes it too; `kubectl` shows both, since they are stored as one.
+The API refuses the older form's `lastTimestamp` with it: people sort by `.metadata.creationTimestamp`.
 Events are a courtesy: `tell` never waits and never fails, and what can't be written is dropped and counted.
 """
 

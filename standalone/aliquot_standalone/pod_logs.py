@@ -19,7 +19,9 @@ from aliquot_standalone.kubelet.settings import Folders
 
 def pod_logs(*, store: Store, home: Home, clock: Clock) -> LogFiles:
     """Give the files of all nodes that are on the full path."""
-    return LogFiles(folder_of=partial(_folder, home), ended=partial(_ended, store), clock=clock)
+    return LogFiles(
+        folder_of=partial(_folder, home), ended=partial(_ended, store), clock=clock, waits=partial(_waits, store)
+    )
 
 
 def _folder(home: Home, node: str) -> Path | None:
@@ -37,3 +39,12 @@ def _ended(store: Store, wish: LogWish) -> bool:
         return True
     statuses = [one for one in pod.status.container_statuses if one.name == wish.container]
     return any("terminated" in one.state for one in statuses)
+
+
+def _waits(store: Store, wish: LogWish) -> str:
+    """What the small kubelet says of a container that it can't start."""
+    found = store.get(PODS.table, f"{wish.namespace}/{wish.pod}")
+    pod = msgspec.json.decode(found.raw, type=Pod) if found else Pod()
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    waiting = next((one.state.get("waiting") or {} for one in statuses if one.name == wish.container), {})
+    return str(waiting.get("message") or "")

@@ -64,6 +64,7 @@ def test_a_pod_that_needs_an_image_is_told_so_in_an_event(folder: Path) -> None:
             event = watch.next()["object"]
             while event["reason"] != "Failed":
                 event = watch.next()["object"]
+            assert "has printed nothing yet: default/bare: container main names no command, and its" in up.log("bare")
     assert event["type"] == "Warning"
     assert "its image 'cuda' is not pulled" in event["message"]
     assert "give `command`" in event["message"]

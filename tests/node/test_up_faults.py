@@ -50,6 +50,10 @@ def test_a_full_disk_refuses_changes_and_ends_nothing(up: Up) -> None:
         assert refused.code == HTTPStatus.INTERNAL_SERVER_ERROR
         assert "could not be written to disk and was not made" in refused.body["message"]
         assert _told_next(up).startswith("changes can't be written to disk and are refused")
+        # Whoever looks is told so too, before anything else is made of what is read.
+        for words in (("ps",), ("explain", "runs")):
+            told = aliquot(*words, folder=up.home.folder).stderr
+            assert told.startswith("aliquot: changes can't be written to disk and are refused; what runs goes on (")
         # Its end can't be written either: not in the API, nor in the memory of its node.
         up.kill(uid)
         eventually(lambda: not processes_of(uid))

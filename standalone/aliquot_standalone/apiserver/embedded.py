@@ -20,7 +20,7 @@ from .journal import Journal
 from .metadata import Fresh
 from .store import Store
 from .streaming import Timing
-from .upkeep import upkeep
+from .upkeep import refusing, upkeep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -77,7 +77,15 @@ async def serving(
         frontend = Frontend(fresh=fresh or system_fresh(), now=clock.wall(), store=store)
         caller = HttpWebhookCaller(clock=clock, find=find, awaited=awaited, if_silent=if_silent)
         stack.push_async_callback(caller.close)
-        server = HttpServer(frontend=frontend, clock=clock, tokens=tokens, timing=timing, caller=caller, logs=logs)
+        server = HttpServer(
+            frontend=frontend,
+            clock=clock,
+            tokens=tokens,
+            timing=timing,
+            caller=caller,
+            logs=logs,
+            trouble=lambda: refusing(journal),
+        )
         stack.push_async_callback(server.close)
         await server.start(port=port)
         keeping = asyncio.create_task(upkeep(api=frontend.api, clock=clock, journal=journal, say=say))

@@ -24,7 +24,7 @@ from .logs import LogsMissingError
 from .streaming import Timing, Watchers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aliquot_core.clock import Clock
 
@@ -47,8 +47,11 @@ class HttpServer:
         timing: Timing | None = None,
         caller: WebhookCaller | None = None,
         logs: LogSource | None = None,
+        trouble: Callable[[], str] = lambda: "",
     ) -> None:
+        """`trouble` is what every reader should know of the server now, as a warning beside each answer."""
         self._logs = logs
+        self._trouble = trouble
         # For whoever asks without a wire.
         self.frontend = frontend
         self.caller = caller or Nobody()
@@ -103,7 +106,8 @@ class HttpServer:
             _log.exception("request failed by our own defect", extra={"request": reference})
             answer = _failed(internal(reference))
         response = web.Response(status=answer.code, body=answer.body, content_type=answer.content_type)
-        for warning in answer.warnings:
+        trouble = self._trouble()
+        for warning in (*answer.warnings, *([trouble] if trouble else [])):
             response.headers.add("Warning", f"299 - {_quoted(warning)}")
         return response
 

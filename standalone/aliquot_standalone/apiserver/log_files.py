@@ -26,9 +26,18 @@ class LogFiles:
     """Reads and follows log files; a slow reader holds up nobody, and a flood is passed on piece by piece."""
 
     def __init__(
-        self, *, folder_of: Callable[[str], Path | None], ended: Callable[[LogWish], bool], clock: Clock
+        self,
+        *,
+        folder_of: Callable[[str], Path | None],
+        ended: Callable[[LogWish], bool],
+        clock: Clock,
+        waits: Callable[[LogWish], str] = lambda _: "",
     ) -> None:
-        """`folder_of` gives a node's folder of logs; `ended` tells that a container prints nothing more."""
+        """`folder_of` gives a node's folder of logs; `ended` tells that a container prints nothing more.
+
+        `waits` says for what a container waits that has not begun.
+        """
+        self._waits = waits
         self._folder_of = folder_of
         self._ended = ended
         self._clock = clock
@@ -63,7 +72,9 @@ class LogFiles:
         wanted = starts[:-1] if wish.previous else starts
         if not wanted:
             which = "previous terminated container" if wish.previous else "container"
-            raise LogsMissingError(f'{which} "{wish.container}" in pod "{wish.pod}" has printed nothing yet')
+            nothing = f'{which} "{wish.container}" in pod "{wish.pod}" has printed nothing yet'
+            why = "" if wish.previous else self._waits(wish)
+            raise LogsMissingError(f"{nothing}: {why}" if why else nothing)
         return place / f"{wanted[-1]}.log"
 
 

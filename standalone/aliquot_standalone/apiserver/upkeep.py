@@ -31,6 +31,7 @@ EVENTS_LIVE = 3600.0
 SYNC_EVERY = 1.0
 # On a disk that is nearly full small writes go well between large ones that don't: looks without any refusal.
 _QUIET_LOOKS = 3
+_REFUSED = "changes can't be written to disk and are refused; what runs goes on"
 
 
 class _Seen(msgspec.Struct, frozen=True, gc=False):
@@ -81,11 +82,16 @@ class Outage:
         self._quiet = 0 if news or trouble else self._quiet + 1
         if news and not self._told:
             self._told = True
-            return "changes can't be written to disk and are refused; what runs goes on"
+            return _REFUSED
         if self._told and self._quiet >= _QUIET_LOOKS:
             self._told = False
             return "changes are written to disk again"
         return ""
+
+
+def refusing(journal: Journal | None) -> str:
+    """What whoever reads should know while the latest change could not be written; empty where all is well."""
+    return f"{_REFUSED} ({journal.trouble})" if journal is not None and journal.trouble else ""
 
 
 async def upkeep(*, api: Api, clock: Clock, journal: Journal | None, say: Callable[[str], None]) -> None:

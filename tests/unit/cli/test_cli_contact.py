@@ -23,11 +23,12 @@ class Scripted:
 
     def __init__(self) -> None:
         self.error: ApiError | None = None
+        self.headers: dict[str, str] = {}
 
     async def request(self, question: Question) -> Response:
         """As it is now."""
         self._fail(question)
-        return Response(status=200, headers={}, body=b"{}")
+        return Response(status=200, headers=self.headers, body=b"{}")
 
     @asynccontextmanager
     async def stream(self, question: Question) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -177,3 +178,14 @@ async def test_a_command_that_is_done_is_not_ended() -> None:
     async with patient(server, place=Place(kubeconfig="here"), say=lambda _: None) as transport:
         with pytest.raises(UnreachableError):
             await transport.request(ASKED)
+
+
+async def test_what_the_server_has_every_reader_know_is_told_once() -> None:
+    """Each sentence, however often it comes; what is said of a write is its maker's to tell."""
+    stage = Stage()
+    stage.server.headers = {"warning": '299 - "the disk is full (\\"home\\")", 299 - "and slow"'}
+    await stage.transport.request(Question(method="POST", path="/api/v1/pods", body=b"{}"))
+    assert stage.said == []
+    await stage.transport.request(ASKED)
+    await stage.transport.request(ASKED)
+    assert stage.said == ['the disk is full ("home")', "and slow"]
