@@ -5,6 +5,6 @@ It is written in `kube`; this is the door to it for who speaks to the kubelet an
 
 from __future__ import annotations
 
-from aliquot_kube.pacing import settled, sleep_unless
+from aliquot_kube.pacing import settled, sleep_unless, within
 
-__all__ = ["settled", "sleep_unless"]
+__all__ = ["settled", "sleep_unless", "within"]

@@ -34,7 +34,7 @@ def stand_in(fake_nvml: FakeNvml, tmp_path: Path) -> Iterator[StandIn]:
     stand_in.close()
 
 
-def keeper_of(stand_in: StandIn, *, multi_user: bool = True) -> MpsKeeper:
+def keeper_of(stand_in: StandIn, *, multi_user: bool = True, silence: float = PATIENCE) -> MpsKeeper:
     """A keeper on the fake NVML and the stand-in."""
     return MpsKeeper(
         folder=stand_in.folder,
@@ -43,7 +43,7 @@ def keeper_of(stand_in: StandIn, *, multi_user: bool = True) -> MpsKeeper:
         clock=CLOCK,
         most_clients=2,
         look=0.3,
-        silence=1.0,
+        silence=silence,
     )
 
 
@@ -114,6 +114,30 @@ async def test_a_full_daemon_and_a_faulty_one_let_nobody_start(stand_in: StandIn
     os.close(held)
 
 
+async def test_a_fault_is_one_however_it_is_worded(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
+    """What the daemon says beside it hides it from nobody who would start there."""
+    gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
+    async with running(keeper_of(stand_in)):
+        await brought(stand_in, gpu, Use.SHARED)
+        await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+        await asyncio.to_thread(stand_in.say, gpu, "stand-in: answer get_server_status Fault (since 3 s)")
+        await until(lambda: "fault" in hindrance(stand_in.folder.seat(gpu), use=Use.SHARED), "it is said")
+    os.close(held)
+
+
+async def test_a_daemon_that_does_not_quit_is_killed(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
+    """Who has the GPU alone next does not wait for it for ever, and its server goes with it."""
+    gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
+    async with running(keeper_of(stand_in)):
+        await brought(stand_in, gpu, Use.SHARED)
+        served = await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
+        assert await asyncio.to_thread(stand_in.say, gpu, "stand-in: refuse quit") == "spoilt"
+        await brought(stand_in, gpu, Use.EXCLUSIVE)
+    assert not NvmlComputeModes().closed(gpu)
+    await until(lambda: _has_ended(Path("/proc") / served.split()[-1]), "its server has ended")
+    os.close(held)
+
+
 async def test_a_daemon_outlives_its_keeper_and_is_found_again(stand_in: StandIn, fake_nvml: FakeNvml) -> None:
     """A keeper that is gone is said to be away; the next one finds the daemon with its clients, and starts no other."""
     gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
@@ -134,7 +158,16 @@ async def test_a_daemon_outlives_its_keeper_and_is_found_again(stand_in: StandIn
     os.close(held)
 
 
-@pytest.mark.parametrize("how", ["killed", "hung"])
+# What is said to it; or the signal that it gets.
+LOST: dict[str, str | signal.Signals] = {
+    "killed": signal.SIGKILL,
+    "hung": signal.SIGSTOP,
+    "hung with one question": "stand-in: hang get_server_status",
+    "refuses one question": "stand-in: refuse get_client_list",
+}
+
+
+@pytest.mark.parametrize("how", list(LOST))
 async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_nvml: FakeNvml, how: str) -> None:
     """What it left is cleared, in the folder that containers have mounted; meanwhile nobody starts."""
     gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
@@ -149,8 +182,12 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
     server = Path("/proc") / served.split()[-1]
     assert (server / "comm").read_text().startswith("nvidia-cuda-mps")
     (folder / "lost").touch()
-    os.kill(before, signal.SIGSTOP if how == "hung" else signal.SIGKILL)
-    async with running(keeper_of(stand_in)):
+    if isinstance(lost := LOST[how], str):
+        assert await asyncio.to_thread(stand_in.say, gpu, lost) == "spoilt"
+    else:
+        os.kill(before, lost)
+    # Not too short: a busy machine takes its time to ask a daemon that is well.
+    async with running(keeper_of(stand_in, silence=5.0)):
         await until(lambda: stand_in.pid(gpu) not in (None, before), "another daemon runs")
         await until(lambda: not hindrance(stand_in.folder.seat(gpu), use=Use.SHARED), "containers may start")
     assert folder.stat().st_ino == mounted

@@ -44,7 +44,8 @@ class StandIn:
             log_folder=self.folder.log(gpu),
             multi_user=multi_user,
             clock=clock,
-            patience=10.0,
+            # Longer than any test: whoever must not wait so long has to see to it.
+            patience=600.0,
         )
 
     def say(self, gpu: str, line: str) -> str:

@@ -5,7 +5,8 @@ and ends with another code than 0 where no daemon answers. A command that is non
 Stricter than the real one: what we must never do is an error here. A daemon refuses to start without its two folders,
 for more than one GPU or for one that is not named by uuid, and where the GPU takes more than one process.
 
-Words that begin with `stand-in:` are the tests': clients that come (pid, uid, percent, memory), go or fault.
+Words that begin with `stand-in:` are the tests': clients that come (pid, uid, percent, memory), go or fault; a single
+command that from now on hangs, is refused (the program ends with another code than 0) or is answered by given words.
 """
 
 import os
@@ -40,6 +41,8 @@ class Daemon:
         self.faulty = False
         self.clients: dict[int, str] = {}
         self.queued: list[tuple[int, int, str]] = []
+        # By command, what becomes of it: it hangs, is refused, or is answered so.
+        self.spoilt: dict[str, tuple[str, str]] = {}
 
     def answer(self, line: str) -> str | None:
         """One command's answer; None ends the daemon."""
@@ -58,6 +61,7 @@ class Daemon:
             (r"stand-in: come (\d+) (\d+) (\d+) (\S+)", self.come),
             (r"stand-in: go (\d+)", self.go),
             (r"stand-in: fault", self.fault),
+            (r"stand-in: (hang|refuse|answer) (\w+) ?(.*)", self.spoil),
         ]
 
     def is_server(self, pid: str) -> bool:
@@ -105,6 +109,11 @@ class Daemon:
         self.faulty = True
         return " ".join(map(str, self.clients))
 
+    def spoil(self, how: str, command: str, words: str) -> str:
+        """From now on one command is not answered as it should be, and all others are."""
+        self.spoilt[command] = how, words
+        return "spoilt"
+
     def serve(self, listening: socket.socket, log: Path) -> None:
         """Answer whoever speaks, several at a time, until told to quit."""
         while True:
@@ -115,10 +124,15 @@ class Daemon:
         """Answer one of them."""
         with connection, connection.makefile("rw") as lines:
             for line in lines:
+                how, words = self.spoilt.get(line.split()[0], ("", ""))
+                if how == "refuse":
+                    return
+                if how == "hang":
+                    threading.Event().wait()
                 with self.lock:
                     with log.open("a") as file:
                         file.write(line)
-                    answer = self.answer(line.strip())
+                    answer = words if how == "answer" else self.answer(line.strip())
                     if answer is None:
                         for left in ("control", "nvidia-cuda-mps-control.pid"):
                             Path(left).unlink()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -21,11 +22,13 @@ from aliquot_core.errors import ClusterError
 
 log = logging.getLogger(__name__)
 
-# A daemon answers in milliseconds; to start one takes a second where the GPU sleeps.
+# To start one takes a second where the GPU sleeps; an answer comes in milliseconds, and who keeps daemons waits for one
+# no longer than for its silence.
 PATIENCE = 20.0
 # How long servers are given to end, by the program's own `quit -t`; they have no client then, as a rule.
 QUIT_S = 5
-_FAULT = "FAULT"
+# Whatever else it says beside: a fault that was overlooked would let containers start that find no server.
+_FAULT = re.compile(r"\bFAULT", re.IGNORECASE)
 # What the kernel keeps of a process's name.
 _COMM = "nvidia-cuda-mps"
 _PID_FILE = "nvidia-cuda-mps-control.pid"
@@ -93,14 +96,19 @@ class MpsControl:
             )
 
     async def ask(self) -> Answer | None:
-        """How the daemon is; None if it does not answer."""
+        """How the daemon is; None if it leaves one of the questions without an answer.
+
+        One that lists its servers and says nothing else of them is as lost to its clients as one that says nothing.
+        """
         if (servers := await self._numbers("get_server_list")) is None:
             return None
         faulty = clients = 0
         for server in servers:
             code, status = await self._run([], text=f"get_server_status {server}")
-            faulty += code == 0 and status == _FAULT
-            clients += len(await self._numbers(f"get_client_list {server}") or ())
+            if code != 0 or (its := await self._numbers(f"get_client_list {server}")) is None:
+                return None
+            faulty += _FAULT.search(status) is not None
+            clients += len(its)
         return Answer(servers=tuple(servers), faulty=faulty, clients=clients)
 
     async def quit(self) -> None:

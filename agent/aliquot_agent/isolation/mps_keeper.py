@@ -16,9 +16,10 @@ from typing import Protocol
 import msgspec
 
 from aliquot_agent.isolation.gpu_modes import Told, Use
-from aliquot_agent.isolation.mps_control import Answer
+from aliquot_agent.isolation.mps_control import Answer, MpsError
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.mps_steps import Daemon, Seen, Step, next_step, told
+from aliquot_agent.waiting import within
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 
@@ -99,10 +100,14 @@ class MpsKeeper:
         self._said: dict[str, Told] = {}
 
     async def run(self) -> None:
-        """Keep them until cancelled."""
-        while True:
-            await asyncio.gather(*(self.settle(gpu) for gpu in self._folder.gpus() if self._is_due(gpu)))
-            await self._clock.sleep(GLANCE)
+        """Keep them until cancelled, each by a task of its own: who waits for one daemon holds up no other GPU."""
+        at_work: dict[str, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for gpu in self._folder.gpus():
+                    if (gpu not in at_work or at_work[gpu].done()) and self._is_due(gpu):
+                        at_work[gpu] = tasks.create_task(self.settle(gpu))
+                await self._clock.sleep(GLANCE)
 
     async def leave(self) -> None:
         """End all daemons, and let everybody in again."""
@@ -151,9 +156,15 @@ class MpsKeeper:
     async def _answer(self, control: Control) -> Answer | None:
         """What it says of itself; None once it is dead, or was silent for too long."""
         deadline = self._clock.monotonic() + self._silence
-        while (answer := await control.ask()) is None and control.lives() and self._clock.monotonic() < deadline:
+        while (left := deadline - self._clock.monotonic()) > 0:
+            # A question that hangs is part of the silence, and cut off with it.
+            with contextlib.suppress(TimeoutError):
+                if (answer := await within(control.ask(), clock=self._clock, seconds=left)) is not None:
+                    return answer
+            if not control.lives():
+                return None
             await self._clock.sleep(GLANCE)
-        return answer
+        return None
 
     async def _do(self, gpu: str, step: Step) -> None:
         control = self._control(gpu)
@@ -165,9 +176,17 @@ class MpsKeeper:
                 self._folder.clear(gpu)
                 await control.start()
             case Step.QUIT:
-                await control.quit()
+                await self._quit(gpu, control)
             case Step.KILL:
                 control.kill()
+
+    async def _quit(self, gpu: str, control: Control) -> None:
+        try:
+            await control.quit()
+        except MpsError as error:
+            # Nobody holds the GPU any more, and the next who want it must not wait for ever.
+            log.warning("an MPS daemon is killed", extra={"gpu": gpu, "problem": str(error)})
+            control.kill()
 
     def _tell(self, gpu: str, told: Told) -> None:
         if self._said.get(gpu) == told:
