@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from aliquot_agent.isolation.contexts import MOST, ContextOf, check_contexts, context_of
+from aliquot_agent.isolation.contexts import MOST, ContextOf, check_context, check_contexts, context_of
 from aliquot_agent.isolation.offering import check_lines
 from aliquot_core.settings import FilePath, MountedPath, Seconds, SocketPath, UnusableValueError, of_kind
 
@@ -72,7 +72,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the agent and `aliquot mps` meet, which containers mount from too: [mps] folder must be the same.
     mps_folder: MountedPath = "/run/aliquot/mps"
     # What a CUDA context takes on this node's GPUs, in MiB: measure it with `nvidia-smi` and an idle program.
-    context_mib: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 512
+    context_mib: Annotated[int, msgspec.Meta(ge=0, le=MOST), of_kind(check_context)] = 512
     # Where single GPUs differ: lines such as "*T4*=300", named as those of `isolation_of` are.
     context_mib_of: Annotated[tuple[str, ...], of_kind(check_contexts)] = ()
     # How far it goes with who uses more than granted: only noted (log, metric), warned (Event), throttled (no idle

@@ -12,9 +12,16 @@ from aliquot_core.settings import UnusableValueError
 # In MiB; no context takes more, of any GPU that there is.
 MOST = 16_384
 _LINE = re.compile(r"\S.*=([0-9]{1,5})")
+_MEASURE = "measure it (nvidia-smi beside an idle program)"
 
 # What a context takes of a GPU, in MiB; None where nobody says.
 ContextOf = Callable[[GpuFacts], int | None]
+
+
+def check_context(mib: int) -> None:
+    """Refuse nothing at all: what no slice is charged for, its GPU lacks all the same."""
+    if not mib:
+        raise UnusableValueError("every CUDA context takes memory, and 0 would charge nobody for it", remedy=_MEASURE)
 
 
 def check_contexts(lines: Sequence[str]) -> None:
@@ -26,6 +33,7 @@ def check_contexts(lines: Sequence[str]) -> None:
                 f"{line[:80]!r} is no line of the table",
                 remedy=f"write lines such as *T4*=300, 0=512 or GPU-4a1b*=600, in MiB and at most {MOST}",
             )
+        check_context(int(found[1]))
 
 
 def context_of(gpu: GpuFacts, *, lines: Sequence[str], otherwise: int) -> int:

@@ -46,6 +46,11 @@ def only_observed(_: GpuFacts) -> Offered:
 def check_lines(lines: Sequence[str]) -> None:
     """Refuse what is no line of the table, as settings do."""
     for line in lines:
+        if line.rpartition("=")[2] == MIG:
+            raise UnusableValueError(
+                f"{line[:80]!r} chooses {MIG}, which nobody chooses: a GPU's instances offer it by themselves",
+                remedy="cut the GPU (nvidia-smi mig), and leave the line out",
+            )
         if not _LINE.fullmatch(line):
             raise UnusableValueError(
                 f"{line[:80]!r} is no line of the table",

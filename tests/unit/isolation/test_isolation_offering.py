@@ -106,7 +106,7 @@ def test_the_first_line_that_names_a_gpu_counts(lines: tuple[str, ...], mode: st
     assert told_of(gpu(), lines=lines, otherwise="default") == mode
 
 
-@pytest.mark.parametrize("line", ["interposer", "=interposer", "0=mig", "0=", "0 interposer", " =observe"])
+@pytest.mark.parametrize("line", ["interposer", "=interposer", "0=MIG", "0=", "0 interposer", " =observe"])
 def test_what_is_no_line_is_refused(line: str) -> None:
     """At start, with the place and what to write, and not when a GPU comes."""
     with pytest.raises(UnusableValueError, match="no line of the table"):
@@ -115,8 +115,14 @@ def test_what_is_no_line_is_refused(line: str) -> None:
         Sources(environment={"ALIQUOT_AGENT_ISOLATION_OF": line}).resolve("agent", AgentSettings)
 
 
+def test_who_chooses_mig_is_told_that_it_is_not_chosen() -> None:
+    """It is a mode, and its line well written: called no line of the table, it would be searched for a slip."""
+    with pytest.raises(SettingsError, match=r"ISOLATION_OF.*'0=mig' chooses mig, which nobody chooses.*leave the line"):
+        Sources(environment={"ALIQUOT_AGENT_ISOLATION_OF": "1=observe,0=mig"}).resolve("agent", AgentSettings)
+
+
 @pytest.mark.parametrize(
-    ("lines", "taken"), [((), 512), (("0=300",), 512), (("*l40s=300", "1=400"), 300), (("1=0", "*=300"), 0)]
+    ("lines", "taken"), [((), 512), (("0=300",), 512), (("*l40s=300", "1=400"), 300), (("1=1", "*=300"), 1)]
 )
 def test_a_context_is_of_the_first_line_that_names_its_gpu(lines: tuple[str, ...], taken: int) -> None:
     """As for modes; else what the node says of all."""
@@ -128,6 +134,15 @@ def test_what_is_no_context_is_refused(line: str) -> None:
     """At start, with the place and what to write."""
     with pytest.raises(SettingsError, match=r"ALIQUOT_AGENT_CONTEXT_MIB_OF.*no line.*=300"):
         Sources(environment={"ALIQUOT_AGENT_CONTEXT_MIB_OF": line}).resolve("agent", AgentSettings)
+
+
+@pytest.mark.parametrize(("name", "value"), [("", "0"), ("_OF", "*T4*=300,0=0"), ("_OF", "0=000")])
+def test_a_context_that_takes_nothing_is_refused(name: str, value: str) -> None:
+    """It would be charged to nobody, and as many processes start as a GPU has no room for."""
+    with pytest.raises(
+        SettingsError, match=rf"ALIQUOT_AGENT_CONTEXT_MIB{name}\b.*every CUDA context takes.*measure it"
+    ):
+        Sources(environment={f"ALIQUOT_AGENT_CONTEXT_MIB{name}": value}).resolve("agent", AgentSettings)
 
 
 def test_gpus_of_one_node_offer_different_modes(tmp_path: Path) -> None:
