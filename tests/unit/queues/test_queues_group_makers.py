@@ -326,3 +326,66 @@ def test_who_is_edited_while_its_group_waits_whole_moves_nobody_else(monkeypatch
     pod = stage.pods["b1"]
     stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Pending")))
     assert asked == ["b1"]
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a group of four whose maker is `j`: who finishes, who fails, who is made then and by whom; who comes in."""
+
+    finish: Sequence[str]
+    fail: Sequence[str]
+    made: Sequence[str]
+    by: str = "j"
+    cards: int = 4
+    come: Sequence[str]
+
+
+FINISHED = {
+    "another fails": Finished(finish=("p0",), fail=("p1",), made=("n1",), come=("n1",)),
+    "all others fail": Finished(
+        finish=("p0",), fail=("p1", "p2", "p3"), made=("n1", "n2", "n3"), come=("n1", "n2", "n3")
+    ),
+    "and one is not made yet": Finished(finish=("p0",), fail=("p1", "p2", "p3"), made=("n1", "n2"), come=()),
+    "and there is no room for all": Finished(
+        finish=("p0",), fail=("p1", "p2", "p3"), made=("n1", "n2", "n3"), cards=2, come=()
+    ),
+    "of another maker they count for nobody": Finished(
+        finish=("p0", "p1"), fail=("p2", "p3"), made=("n1", "n2"), by="k", come=()
+    ),
+    "all, and it begins anew": Finished(finish=("p0", "p1", "p2", "p3"), fail=(), made=("n1", "n2"), come=()),
+}
+
+
+@pytest.mark.parametrize("led", ["on", "anew"])
+@pytest.mark.parametrize("case", FINISHED.values(), ids=FINISHED.keys())
+def test_whoever_has_finished_counts_for_those_of_the_same_maker(case: Finished, led: str) -> None:
+    """A Job makes no other in its place: the rest of its group would wait for that one for ever."""
+    stage = Stage(ONE, nodes=(4,))
+    submit(stage, "p0", "p1", "p2", "p3", made_by="j", size=4)
+    assert len(stage.run()) == 4
+    for number in range(4 - case.cards):
+        stage.submit(f"x{number}", 100, queue="b")
+    for uid in (*case.finish, *case.fail):
+        phase = "Succeeded" if uid in case.finish else "Failed"
+        pod = stage.pods[uid]
+        stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase=phase)))
+    stage.run()
+    submit(stage, *case.made, made_by=case.by, size=4)
+    if led == "anew":
+        stage = led_anew(stage, cards=(4,))
+    assert stage.run(after=1.0) == list(case.come)
+    assert stage.queues.stale_gangs(now=stage.now + 1_000.0) == [] or not case.come
+
+
+def test_whoever_has_finished_counts_until_there_is_no_such_pod() -> None:
+    """Whoever leads next could not know of it."""
+    stage = Stage(ONE, nodes=(4,))
+    submit(stage, "p0", "p1", made_by="j")
+    assert len(stage.run()) == 2
+    for uid, phase in (("p0", "Succeeded"), ("p1", "Failed")):
+        pod = stage.pods[uid]
+        stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase=phase)))
+    stage.gone("p0")
+    submit(stage, "n1", made_by="j")
+    assert stage.run(after=1.0) == []
+    submit(stage, "n2", made_by="j")
+    assert stage.run(after=1.0) == ["n1", "n2"]

@@ -422,3 +422,14 @@ def test_the_guarantee_of_a_queue_above_is_its_own_too() -> None:
     assert told(stage, "large") == f"HeldBack: it asks 500 % of compute; {free}, held back for its own queue"
     guaranteed = "and 400 % is reserved (org 400 %)"
     assert told(stage, "more") == f"HeldBack: it asks 100 % of compute; {free}, {guaranteed}"
+
+
+def test_whose_queue_went_with_the_leader_before_is_told_so_before_anything_was_decided() -> None:
+    """The page and `aliquot explain` look at it between two rounds."""
+    before = Stage({"a": queue(), "b": queue()}, nodes=(1,))
+    before.submit("x", 100, queue="b")
+    before.round()
+    before.lift("x")
+    now = Stage({"a": queue()}, nodes=(1,))
+    now.see(before.pods["x"])
+    assert told(now, "x") == "NoQueue: its queue b is not there any more"

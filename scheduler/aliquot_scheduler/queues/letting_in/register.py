@@ -135,9 +135,7 @@ class Register:
         """A pod is there, or is changed."""
         uid = pod.metadata.uid
         if pod.ended:
-            if pod.status.phase == "Succeeded" and (waiter := self.enrolment.holder(pod)):
-                self.stale.done(self.inside.bound.get(uid, waiter))
-            self.pod_gone(uid)
+            self._ended(pod)
         elif pod.spec.node_name:
             self._take_as_bound(pod)
         elif uid in self.inside:
@@ -150,9 +148,21 @@ class Register:
         elif not pod.spec.scheduling_gates:
             self.taking_over.find(pod)
 
+    def _ended(self, pod: Pod) -> None:
+        """A pod has run to its end, or failed."""
+        waiter = self.enrolment.holder(pod) if pod.status.phase == "Succeeded" else None
+        finished = waiter and self.inside.bound.get(waiter.uid, waiter)
+        if finished:
+            self.stale.done(finished)
+        self.pod_gone(pod.metadata.uid)
+        if finished:
+            self.books.runs.finished(finished)
+            self.gang_changed(finished)
+
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
         self.leave(uid)
+        self.books.runs.gone(uid)
         self._left_unbound(uid)
         if uid in self.inside.bound and not self.clearings.was_asked(uid):
             # It has ended by itself, so nobody comes in its place; of one that was asked both its end and that its pod

@@ -126,12 +126,21 @@ class Knowledge(Protocol):
 
 def why(waiter: Waiter, knows: Knowledge) -> Why:
     """Why somebody waits."""
-    if found := knows.making_room(waiter):
-        return found
+    return knows.making_room(waiter) or _of_its_queue(waiter, knows) or _of_itself(waiter, knows)
+
+
+def _of_its_queue(waiter: Waiter, knows: Knowledge) -> Why | None:
+    """That it never comes in as things are, whoever goes."""
+    node = knows.books.ledger.tree.nodes.get(waiter.queue)
+    if node is None:
+        # As it was told of when we looked last, or by the leader before us; with the next word on it that is known.
+        return Why(NO_QUEUE_FOR_IT, partial(str, f"its queue {waiter.queue} is not there any more"))
     if never := knows.why_nowhere(waiter):
         return Why(NO_QUEUE_FOR_IT if knows.is_barred(waiter) else NEVER_FITS, partial(str, never))
-    if knows.books.ledger.tree.nodes[waiter.queue].stop:
-        return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue))
+    return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue)) if node.stop else None
+
+
+def _of_itself(waiter: Waiter, knows: Knowledge) -> Why:
     if found := knows.turn_lost(waiter):
         return found
     if lack := knows.gathering(waiter):

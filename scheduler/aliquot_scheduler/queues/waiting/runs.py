@@ -9,6 +9,10 @@ Of the second nobody can tell which pods belong together, so all of them do. A r
 pods, so that whoever leads next knows it. Whoever is on the way out holds its cards and is of no run any more: those
 who come in the place of all of them start together, too.
 
+Whoever has finished counts as one that is there for those whom the same one makes: a Job makes no other in its place,
+so without it a group that lost somebody later could never start again. A Job that makes more pods than the group has
+begins anew with each that many.
+
 What must always hold: a run is known exactly as long as one of its pods is in and stays.
 """
 
@@ -34,6 +38,9 @@ class Runs:
     def __init__(self) -> None:
         # By group and run, who makes each of its pods.
         self._begun: dict[Said, dict[str, dict[str, str]]] = {}
+        # Who has finished (UIDs), by group and who makes them; and of each of those its place here.
+        self._done: dict[tuple[Said, str], set[str]] = {}
+        self._finished: dict[str, tuple[Said, str]] = {}
 
     def enter(self, waiter: Waiter) -> None:
         """One of a group is in."""
@@ -53,6 +60,26 @@ class Runs:
         if not runs:
             del self._begun[gang[:5]]
 
+    def finished(self, waiter: Waiter) -> None:
+        """One of a group has run to its end."""
+        if (gang := waiter.gang) and (maker := maker_of(waiter.pod)):
+            self._finished[waiter.uid] = (gang[:5], maker)
+            self._done.setdefault((gang[:5], maker), set()).add(waiter.uid)
+
+    def gone(self, uid: str) -> None:
+        """There is no such pod any more."""
+        if (made := self._finished.pop(uid, None)) is None:
+            return
+        self._done[made].discard(uid)
+        if not self._done[made]:
+            del self._done[made]
+
+    def done(self, waiter: Waiter) -> int:
+        """How many have finished whom the one who makes this pod will not make again."""
+        if not self._done or waiter.group is None or waiter.gang is None:
+            return 0
+        return len(self._done.get((waiter.gang[:5], maker_of(waiter.pod)), ())) % waiter.group.size
+
     def staying(self, gang: GangKey) -> Collection[str]:
         """Who of a run is in and stays (UIDs)."""
         return self._begun.get(gang[:5], {}).get(gang[5], {}).keys()
@@ -69,7 +96,7 @@ class Runs:
         """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
         if waiter.group is None or waiter.gang is None:
             return 1
-        return max(1, waiter.group.minimum - len(self.staying(waiter.gang)))
+        return max(1, waiter.group.minimum - len(self.staying(waiter.gang)) - self.done(waiter))
 
     def ways(self, gang: GangKey) -> Ways:
         """As long as this is the same, whoever waits of the group goes with the same run."""
@@ -88,7 +115,7 @@ class Runs:
         if first.group is None or first.gang is None or self.staying(first.gang):
             return members
         makers = {maker_of(one.pod) for one in members}
-        is_whole = first.run in makers or len(members) == first.group.size
+        is_whole = first.run in makers or len(members) + self.done(first) == first.group.size
         if not is_whole or len(makers) > 1 or "" in makers:
             return members
         return [msgspec.structs.replace(one, run=first.uid) for one in members]
