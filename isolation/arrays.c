@@ -90,8 +90,7 @@ static CUresult destroy_mipmap(void *array) {
     return REAL(cuMipmappedArrayDestroy)(array);
 }
 
-EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat) {
-    if (!array || !flat) return REAL(cuArrayCreate_v2)(array, flat);
+static CUresult create_flat(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat) {
     CUDA_ARRAY_DESCRIPTOR told = *flat; /* as in cuMemCreate */
     CUDA_ARRAY3D_DESCRIPTOR shape = {
         .width = told.width, .height = told.height, .format = told.format, .channels = told.channels};
@@ -99,28 +98,41 @@ EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *fl
     CUresult result = claim(&c, &shape, 1);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuArrayCreate_v2)(array, &told);
-    return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
+    return settle(&c, result, *array, destroy_array);
 }
 
-EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
-    if (!array || !shape) return REAL(cuArray3DCreate_v2)(array, shape);
+EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *flat) {
+    CUarray made = NULL;
+    return ANSWERED(array, made, flat ? create_flat(&made, flat) : CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult create_deep(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
     CUDA_ARRAY3D_DESCRIPTOR told = *shape;
     struct claim c;
     CUresult result = claim(&c, &told, 1);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuArray3DCreate_v2)(array, &told);
-    return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_array);
+    return settle(&c, result, *array, destroy_array);
 }
 
-EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
-                                       unsigned levels) {
-    if (!array || !shape) return REAL(cuMipmappedArrayCreate)(array, shape, levels);
+EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape) {
+    CUarray made = NULL;
+    return ANSWERED(array, made, shape ? create_deep(&made, shape) : CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult create_mipmap(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels) {
     CUDA_ARRAY3D_DESCRIPTOR told = *shape;
     struct claim c;
     CUresult result = claim(&c, &told, levels);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuMipmappedArrayCreate)(array, &told, levels);
-    return settle(&c, result, result == CUDA_SUCCESS ? *array : NULL, destroy_mipmap);
+    return settle(&c, result, *array, destroy_mipmap);
+}
+
+EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+                                       unsigned levels) {
+    CUmipmappedArray made = NULL;
+    return ANSWERED(array, made, shape ? create_mipmap(&made, shape, levels) : CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult destroy(void *array, CUresult (*call)(void *array)) {

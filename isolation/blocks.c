@@ -62,24 +62,33 @@ static CUresult settle(const struct claim *claim, CUresult result, CUdeviceptr a
     return result;
 }
 
-EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+static CUresult take(CUdeviceptr *address, size_t bytes) {
     struct claim c;
     CUresult result = claim(&c, bytes);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuMemAlloc_v2)(address, bytes);
-    return settle(&c, result, result == CUDA_SUCCESS ? *address : 0, bytes);
+    return settle(&c, result, *address, bytes);
 }
 
-EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+    CUdeviceptr taken = 0;
+    return ANSWERED(address, taken, take(&taken, bytes));
+}
+
+static CUresult take_managed(CUdeviceptr *address, size_t bytes, unsigned flags) {
     struct claim c;
     CUresult result = claim(&c, bytes);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuMemAllocManaged)(address, bytes, flags);
-    return settle(&c, result, result == CUDA_SUCCESS ? *address : 0, bytes);
+    return settle(&c, result, *address, bytes);
 }
 
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
-                                   unsigned element) {
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
+    CUdeviceptr taken = 0;
+    return ANSWERED(address, taken, take_managed(&taken, bytes, flags));
+}
+
+static CUresult take_pitched(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element) {
     /* The driver pads each row, to 512 bytes on all present GPUs. What it took is told by the pitch it answers. */
     uint64_t row = (width + 511) & ~511ULL, bytes;
     if (row < width || __builtin_mul_overflow(row, height, &bytes)) bytes = UINT64_MAX;
@@ -87,8 +96,16 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t w
     CUresult result = claim(&c, bytes);
     if (result != CUDA_SUCCESS) return result;
     result = REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element);
-    if (result != CUDA_SUCCESS) return settle(&c, result, 0, 0);
     return settle(&c, result, *address, *pitch * height);
+}
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+                                   unsigned element) {
+    CUdeviceptr taken = 0;
+    size_t padded = 0;
+    if (!pitch) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = ANSWERED(address, taken, take_pitched(&taken, &padded, width, height, element));
+    return ANSWERED(pitch, padded, result);
 }
 
 static void left(const struct holding *block) {

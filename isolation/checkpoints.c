@@ -11,11 +11,15 @@ static bool is_zero(const char *words, size_t size) {
 }
 
 EXPORT CUresult cuCheckpointProcessCheckpoint(int process, CUcheckpointCheckpointArgs *how) {
-    if (how && !is_zero(how->reserved, sizeof how->reserved)) return CUDA_ERROR_NOT_SUPPORTED;
-    return REAL(cuCheckpointProcessCheckpoint)(process, how);
+    if (!how) return REAL(cuCheckpointProcessCheckpoint)(process, how);
+    CUcheckpointCheckpointArgs told = *how; /* as in cuMemCreate */
+    if (!is_zero(told.reserved, sizeof told.reserved)) return CUDA_ERROR_NOT_SUPPORTED;
+    return REAL(cuCheckpointProcessCheckpoint)(process, &told);
 }
 
 EXPORT CUresult cuCheckpointProcessRestore(int process, CUcheckpointRestoreArgs *how) {
-    if (how && (how->pair_count || !is_zero(how->reserved, sizeof how->reserved))) return CUDA_ERROR_NOT_SUPPORTED;
-    return REAL(cuCheckpointProcessRestore)(process, how);
+    if (!how) return REAL(cuCheckpointProcessRestore)(process, how);
+    CUcheckpointRestoreArgs told = *how;
+    if (told.pair_count || !is_zero(told.reserved, sizeof told.reserved)) return CUDA_ERROR_NOT_SUPPORTED;
+    return REAL(cuCheckpointProcessRestore)(process, &told);
 }

@@ -71,15 +71,14 @@ static CUresult settle(const struct claim *claim, const struct image *image, CUr
 }
 
 static CUresult settle_module(const struct claim *claim, const struct image *image, CUresult result,
-                              CUmodule *module) {
-    bool loaded = result == CUDA_SUCCESS;
-    CUresult settled = settle(claim, image, result, loaded ? *module : NULL, current_context());
-    if (loaded && settled != CUDA_SUCCESS) REAL(cuModuleUnload)(*module);
+                              const CUmodule *module) {
+    CUresult settled = settle(claim, image, result, *module, current_context());
+    if (result == CUDA_SUCCESS && settled != CUDA_SUCCESS) REAL(cuModuleUnload)(*module);
     return settled;
 }
 
 /* From a file as from memory: the driver gets what was weighed, not what stands in the file by then. */
-EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
+static CUresult load_file(CUmodule *module, const char *file) {
     struct claim c;
     struct image image;
     CUresult result = claim_file(&c, &image, file);
@@ -87,7 +86,12 @@ EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
     return settle_module(&c, &image, REAL(cuModuleLoadData)(module, image.content), module);
 }
 
-EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *content) {
+EXPORT CUresult cuModuleLoad(CUmodule *module, const char *file) {
+    CUmodule loaded = NULL;
+    return ANSWERED(module, loaded, load_file(&loaded, file));
+}
+
+static CUresult load_data(CUmodule *module, const void *content) {
     struct claim c;
     struct image image;
     CUresult result = claim_memory(&c, &image, content);
@@ -95,7 +99,12 @@ EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *content) {
     return settle_module(&c, &image, REAL(cuModuleLoadData)(module, image.content), module);
 }
 
-EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *content, unsigned count, int *options, void **values) {
+EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *content) {
+    CUmodule loaded = NULL;
+    return ANSWERED(module, loaded, load_data(&loaded, content));
+}
+
+static CUresult load_with(CUmodule *module, const void *content, unsigned count, int *options, void **values) {
     struct claim c;
     struct image image;
     CUresult result = claim_memory(&c, &image, content);
@@ -104,7 +113,12 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *content, unsign
     return settle_module(&c, &image, result, module);
 }
 
-EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *content, unsigned count, int *options, void **values) {
+    CUmodule loaded = NULL;
+    return ANSWERED(module, loaded, load_with(&loaded, content, count, options, values));
+}
+
+static CUresult load_fat(CUmodule *module, const void *content) {
     struct claim c;
     struct image image;
     CUresult result = claim_memory(&c, &image, content);
@@ -112,8 +126,12 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
     return settle_module(&c, &image, REAL(cuModuleLoadFatBinary)(module, image.content), module);
 }
 
-CUresult code_load(CUmodule *module, const void *content,
-                   CUresult (*load)(CUmodule *module, const void *content, const void *with), const void *with) {
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *content) {
+    CUmodule loaded = NULL;
+    return ANSWERED(module, loaded, load_fat(&loaded, content));
+}
+
+static CUresult load_kept(CUmodule *module, const void *content, code_loader *load, const void *with) {
     struct claim c;
     struct image image;
     CUresult result = claim_memory(&c, &image, content);
@@ -122,11 +140,15 @@ CUresult code_load(CUmodule *module, const void *content,
     return settle_module(&c, &image, load(module, image.content, with), module);
 }
 
+CUresult code_load(CUmodule *module, const void *content, code_loader *load, const void *with) {
+    CUmodule loaded = NULL;
+    return ANSWERED(module, loaded, load_kept(&loaded, content, load, with));
+}
+
 static CUresult settle_library(const struct claim *claim, const struct image *image, CUresult result,
-                               CUlibrary *library) {
-    bool loaded = result == CUDA_SUCCESS;
-    CUresult settled = settle(claim, image, result, loaded ? *library : NULL, 0);
-    if (loaded && settled != CUDA_SUCCESS) REAL(cuLibraryUnload)(*library);
+                               const CUlibrary *library) {
+    CUresult settled = settle(claim, image, result, *library, 0);
+    if (result == CUDA_SUCCESS && settled != CUDA_SUCCESS) REAL(cuLibraryUnload)(*library);
     return settled;
 }
 
@@ -160,8 +182,8 @@ static CUresult load_library(CUlibrary *library, const struct claim *claim, cons
     return settle_library(claim, image, result, library);
 }
 
-EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *jit, void **jit_values,
-                                  unsigned jit_count, int *options, void **values, unsigned count) {
+static CUresult library_of_data(CUlibrary *library, const void *content, int *jit, void **jit_values,
+                                unsigned jit_count, int *options, void **values, unsigned count) {
     struct claim c;
     struct image image;
     struct options told;
@@ -172,8 +194,15 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *
     return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
 }
 
-EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values,
-                                      unsigned jit_count, int *options, void **values, unsigned count) {
+EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *content, int *jit, void **jit_values,
+                                  unsigned jit_count, int *options, void **values, unsigned count) {
+    CUlibrary loaded = NULL;
+    return ANSWERED(library, loaded,
+                    library_of_data(&loaded, content, jit, jit_values, jit_count, options, values, count));
+}
+
+static CUresult library_of_file(CUlibrary *library, const char *file, int *jit, void **jit_values, unsigned jit_count,
+                                int *options, void **values, unsigned count) {
     struct claim c;
     struct image image;
     struct options told;
@@ -182,6 +211,13 @@ EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int 
     if (read_options(&told, options, values, count, false))
         return load_library(library, &c, &image, jit, jit_values, jit_count, &told);
     return settle_library(&c, &image, CUDA_ERROR_INVALID_VALUE, library);
+}
+
+EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, void **jit_values,
+                                      unsigned jit_count, int *options, void **values, unsigned count) {
+    CUlibrary loaded = NULL;
+    return ANSWERED(library, loaded,
+                    library_of_file(&loaded, file, jit, jit_values, jit_count, options, values, count));
 }
 
 static CUresult unloaded(bool ours, const struct holding *holding, CUresult result) {

@@ -45,15 +45,18 @@ static CUresult create(int index, CUcontext *context, void *with, int count, uns
 }
 
 EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
-    return create(F_cuCtxCreate_v2, context, NULL, 0, flags, device);
+    CUcontext made = NULL;
+    return ANSWERED(context, made, create(F_cuCtxCreate_v2, &made, NULL, 0, flags, device));
 }
 
 EXPORT CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
-    return create(F_cuCtxCreate_v3, context, affinity, count, flags, device);
+    CUcontext made = NULL;
+    return ANSWERED(context, made, create(F_cuCtxCreate_v3, &made, affinity, count, flags, device));
 }
 
 EXPORT CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device) {
-    return create(F_cuCtxCreate_v4, context, parameters, 0, flags, device);
+    CUcontext made = NULL;
+    return ANSWERED(context, made, create(F_cuCtxCreate_v4, &made, parameters, 0, flags, device));
 }
 
 static void everything_gone(uint64_t context) {
@@ -61,17 +64,20 @@ static void everything_gone(uint64_t context) {
     while (context && holdings_take_of_context(context, &holding)) release_holding(&holding);
 }
 
-static CUresult destroy(int index, CUcontext context) {
+static void gone(CUcontext context) {
     struct holding holding;
+    if (!holdings_take(CONTEXT, (uintptr_t)context, &holding)) return;
+    everything_gone((uintptr_t)context);
+    account_release(holding.record.gpu, holding.record.bytes);
+}
+
+static CUresult destroy(int index, CUcontext context) {
     /* One step: else another thread's new context in the same place would lose what is charged for it. */
     pthread_mutex_lock(&lock);
     pace_pause();
     CUresult result = REAL_AS(index, cuCtxDestroy_v2)(context);
     pace_resume(result == CUDA_SUCCESS ? context : NULL);
-    if (result == CUDA_SUCCESS && holdings_take(CONTEXT, (uintptr_t)context, &holding)) {
-        everything_gone((uintptr_t)context);
-        account_release(holding.record.gpu, holding.record.bytes);
-    }
+    if (result == CUDA_SUCCESS) gone(context);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -82,6 +88,45 @@ EXPORT CUresult cuCtxDestroy(CUcontext context) {
 
 EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
     return destroy(F_cuCtxDestroy_v2, context);
+}
+
+static void attach_once(struct record *record, void *nothing) {
+    (void)nothing;
+    record->references++;
+}
+
+static CUresult attach(CUcontext *context, unsigned flags) {
+    pthread_mutex_lock(&lock);
+    CUresult result = REAL(cuCtxAttach)(context, flags);
+    if (result == CUDA_SUCCESS) holdings_change(CONTEXT, (uintptr_t)*context, attach_once, NULL);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
+    CUcontext attached = NULL;
+    return ANSWERED(context, attached, attach(&attached, flags));
+}
+
+static void detach_once(struct record *record, void *nothing) {
+    (void)nothing;
+    record->references--;
+}
+
+/* The last detaching of a context that was made is its end, as cuCtxDestroy. */
+EXPORT CUresult cuCtxDetach(CUcontext context) {
+    struct holding known;
+    pthread_mutex_lock(&lock);
+    bool ours = holdings_find(CONTEXT, (uintptr_t)context, &known), last = ours && !known.record.references;
+    pace_pause();
+    CUresult result = REAL(cuCtxDetach)(context);
+    pace_resume(result == CUDA_SUCCESS && last ? context : NULL);
+    if (result == CUDA_SUCCESS && last)
+        gone(context);
+    else if (result == CUDA_SUCCESS && ours)
+        holdings_change(CONTEXT, (uintptr_t)context, detach_once, NULL);
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 static CUresult retain(CUcontext *context, CUdevice device, int gpu) {
@@ -97,13 +142,18 @@ static CUresult retain(CUcontext *context, CUdevice device, int gpu) {
     return result;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+static CUresult retain_primary(CUcontext *context, CUdevice device) {
     int gpu = gpu_of_device(device);
     if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&lock);
     CUresult result = retain(context, device, gpu);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    CUcontext retained_one = NULL;
+    return ANSWERED(context, retained_one, retain_primary(&retained_one, device));
 }
 
 /* The primary context as the driver knows it; it can only be had by retaining it once more. */
@@ -183,13 +233,18 @@ static CUresult create_green(CUgreenCtx *context, void *resources, CUdevice devi
     return result;
 }
 
-EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
+static CUresult take_green(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
     int gpu = gpu_of_device(device);
     if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&lock);
     CUresult result = create_green(context, resources, device, flags, gpu);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
+    CUgreenCtx made = NULL;
+    return ANSWERED(context, made, take_green(&made, resources, device, flags));
 }
 
 EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {

@@ -163,6 +163,8 @@ CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned 
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxAttach(CUcontext *context, unsigned flags);
+CUresult cuCtxDetach(CUcontext context);
 CUresult cuCtxSetLimit(int limit, size_t value);
 CUresult cuCtxGetLimit(size_t *value, int limit);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);

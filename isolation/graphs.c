@@ -83,15 +83,18 @@ static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
 }
 
 EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
-    return remember(REAL(cuGraphInstantiate)(exec, graph, failed, log, size), exec, graph);
+    CUgraphExec made = NULL;
+    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiate)(&made, graph, failed, log, size), &made, graph));
 }
 
 EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
-    return remember(REAL(cuGraphInstantiate_v2)(exec, graph, failed, log, size), exec, graph);
+    CUgraphExec made = NULL;
+    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiate_v2)(&made, graph, failed, log, size), &made, graph));
 }
 
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
-    return remember(REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, graph);
+    CUgraphExec made = NULL;
+    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiateWithFlags)(&made, graph, flags), &made, graph));
 }
 
 static uint64_t reserved_now(int gpu) {
@@ -169,12 +172,16 @@ static CUresult instantiate(int index, int upload, CUgraphExec *exec, CUgraph gr
 
 EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
                                              CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    return instantiate(F_cuGraphInstantiateWithParams, F_cuGraphUpload, exec, graph, parameters);
+    CUgraphExec made = NULL;
+    return ANSWERED(exec, made,
+                    instantiate(F_cuGraphInstantiateWithParams, F_cuGraphUpload, &made, graph, parameters));
 }
 
 EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
                                                   CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    return instantiate(F_cuGraphInstantiateWithParams_ptsz, F_cuGraphUpload_ptsz, exec, graph, parameters);
+    CUgraphExec made = NULL;
+    return ANSWERED(exec, made,
+                    instantiate(F_cuGraphInstantiateWithParams_ptsz, F_cuGraphUpload_ptsz, &made, graph, parameters));
 }
 
 EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {

@@ -43,14 +43,19 @@ static CUresult import_handle(CUhandle *handle, void *shareable, int type) {
     return gpu < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+static CUresult import_step(CUhandle *handle, void *shareable, int type) {
     handles_lock();
     CUresult result = import_handle(handle, shareable, type);
     handles_unlock();
     return result;
 }
 
-EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
+EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int type) {
+    CUhandle imported = 0;
+    return ANSWERED(handle, imported, import_step(&imported, shareable, type));
+}
+
+static CUresult import_external(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
     int gpu = gpu_of_context();
     if (gpu < 0 || !description) return REAL(cuImportExternalMemory)(memory, description);
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC told = *description; /* as in cuMemCreate */
@@ -63,6 +68,11 @@ EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTE
     if (result == CUDA_SUCCESS) REAL(cuDestroyExternalMemory)(*memory);
     account_release(gpu, claimed);
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *description) {
+    CUexternalMemory imported = NULL;
+    return ANSWERED(memory, imported, import_external(&imported, description));
 }
 
 EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory) {
@@ -81,20 +91,21 @@ static void note_lent(struct record *record, void *with) {
     *(struct record *)with = *record;
 }
 
-EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
-    CUresult result = REAL(cuIpcGetMemHandle)(handle, address);
+static CUresult lend(CUresult result, enum kind kind, const CUipcMemHandle *handle, CUdeviceptr address) {
     struct record block;
-    if (result == CUDA_SUCCESS && holdings_change(BLOCK, address, note_lent, &block))
+    if (result == CUDA_SUCCESS && holdings_change(kind, address, note_lent, &block))
         account_lend(handle, address, TO_GRANULES(block.bytes), block.gpu);
     return result;
 }
 
+EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUipcMemHandle lent = {{0}};
+    return ANSWERED(handle, lent, lend(REAL(cuIpcGetMemHandle)(&lent, address), BLOCK, &lent, address));
+}
+
 EXPORT CUresult cuMemPoolExportPointer(CUipcMemHandle *handle, CUdeviceptr address) {
-    CUresult result = REAL(cuMemPoolExportPointer)(handle, address);
-    struct record block;
-    if (result == CUDA_SUCCESS && holdings_change(POOL_BLOCK, address, note_lent, &block))
-        account_lend(handle, address, TO_GRANULES(block.bytes), block.gpu);
-    return result;
+    CUipcMemHandle lent = {{0}};
+    return ANSWERED(handle, lent, lend(REAL(cuMemPoolExportPointer)(&lent, address), POOL_BLOCK, &lent, address));
 }
 
 /* Charge what nobody of this container is charged for; false if there is no room. */
@@ -159,11 +170,13 @@ static CUresult open_handle(int index, CUdeviceptr *address, CUipcMemHandle hand
 }
 
 EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
-    return open_handle(F_cuIpcOpenMemHandle, address, handle, flags);
+    CUdeviceptr opened = 0;
+    return ANSWERED(address, opened, open_handle(F_cuIpcOpenMemHandle, &opened, handle, flags));
 }
 
 EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags) {
-    return open_handle(F_cuIpcOpenMemHandle_v2, address, handle, flags);
+    CUdeviceptr opened = 0;
+    return ANSWERED(address, opened, open_handle(F_cuIpcOpenMemHandle_v2, &opened, handle, flags));
 }
 
 /* Belongs to no context: it is freed as the pool's own blocks are. */
@@ -178,12 +191,18 @@ static CUresult import_pointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMem
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* One step, as closing is: what is given the place of something that was just closed is not to be taken for it. */
-EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+/* One step, as closing is: what is given the place of something that was just closed is not to be taken for it. With a
+ * copy of the handle, as in cuMemCreate: another one may be lent by this container. */
+static CUresult import_told(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle handle) {
     handles_lock();
-    CUresult result = import_pointer(address, pool, handle);
+    CUresult result = import_pointer(address, pool, &handle);
     handles_unlock();
     return result;
+}
+
+EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUipcMemHandle *handle) {
+    CUdeviceptr imported = 0;
+    return ANSWERED(address, imported, handle ? import_told(&imported, pool, *handle) : CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult close_locked(CUdeviceptr address) {

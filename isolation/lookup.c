@@ -9,6 +9,7 @@
 #include "table.h"
 
 #define LEGACY_ANSWER_NOT_FOUND 1
+#define LONGEST_NAME 256 /* of one that is longer no driver has a function */
 
 static bool per_thread(uint64_t flags, int index) {
     bool asked = (flags & LOOKUP_PER_THREAD_STREAM) || index == F_cuGetProcAddress_v2_ptsz;
@@ -57,27 +58,42 @@ static CUresult look_up(int index, const char *symbol, void **function, int vers
     CUresult result = index == F_cuGetProcAddress
                           ? REAL(cuGetProcAddress)(symbol, function, version, flags)
                           : REAL_AS(index, cuGetProcAddress_v2)(symbol, function, version, flags, status);
-    if (result != CUDA_SUCCESS || !function || !*function) return result;
+    if (result != CUDA_SUCCESS || !*function) return result;
     const struct driver_function *found = ours(symbol, version, per_thread(flags, index));
     if (found) {
         *function = (void *)found->ours;
     } else if (is_refused(symbol, version)) {
         *function = NULL;
-        if (status) *status = LEGACY_ANSWER_NOT_FOUND;
+        *status = LEGACY_ANSWER_NOT_FOUND;
         return CUDA_ERROR_NOT_FOUND;
     }
     return result;
 }
 
+/* The name is read once, and the driver's own function never stands where another thread could see it. Told also is what
+ * was not found: programs go by that. */
+static CUresult answer(int index, const char *symbol, void **function, int version, uint64_t flags, int *status) {
+    char name[LONGEST_NAME];
+    void *found = NULL;
+    int how = LEGACY_ANSWER_NOT_FOUND;
+    if (!symbol || !function) return CUDA_ERROR_INVALID_VALUE;
+    strncpy(name, symbol, sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    CUresult result = look_up(index, name, &found, version, flags, &how);
+    if (status) *status = how;
+    *function = found;
+    return result;
+}
+
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
-    return look_up(F_cuGetProcAddress, symbol, function, version, flags, NULL);
+    return answer(F_cuGetProcAddress, symbol, function, version, flags, NULL);
 }
 
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
-    return look_up(F_cuGetProcAddress_v2, symbol, function, version, flags, status);
+    return answer(F_cuGetProcAddress_v2, symbol, function, version, flags, status);
 }
 
 EXPORT CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, uint64_t flags,
                                          int *status) {
-    return look_up(F_cuGetProcAddress_v2_ptsz, symbol, function, version, flags, status);
+    return answer(F_cuGetProcAddress_v2_ptsz, symbol, function, version, flags, status);
 }

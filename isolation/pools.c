@@ -106,21 +106,25 @@ static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemory
 }
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {
-    return allocate(F_cuMemAllocAsync, address, bytes, NULL, stream);
+    CUdeviceptr taken = 0;
+    return ANSWERED(address, taken, allocate(F_cuMemAllocAsync, &taken, bytes, NULL, stream));
 }
 
 EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream) {
-    return allocate(F_cuMemAllocAsync_ptsz, address, bytes, NULL, stream);
+    CUdeviceptr taken = 0;
+    return ANSWERED(address, taken, allocate(F_cuMemAllocAsync_ptsz, &taken, bytes, NULL, stream));
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    CUdeviceptr taken = 0;
     if (!pool) return CUDA_ERROR_INVALID_VALUE;
-    return allocate(F_cuMemAllocFromPoolAsync, address, bytes, pool, stream);
+    return ANSWERED(address, taken, allocate(F_cuMemAllocFromPoolAsync, &taken, bytes, pool, stream));
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    CUdeviceptr taken = 0;
     if (!pool) return CUDA_ERROR_INVALID_VALUE;
-    return allocate(F_cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
+    return ANSWERED(address, taken, allocate(F_cuMemAllocFromPoolAsync_ptsz, &taken, bytes, pool, stream));
 }
 
 bool pools_take_block(CUdeviceptr address, struct holding *block) {
@@ -153,7 +157,7 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
     return free_async(F_cuMemFreeAsync_ptsz, address, stream);
 }
 
-EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     if (!properties) return REAL(cuMemPoolCreate)(pool, properties);
     CUmemPoolProps told = *properties; /* as in cuMemCreate */
     int gpu = -1;
@@ -167,6 +171,11 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
     if (holdings_add(holding)) return result;
     REAL(cuMemPoolDestroy)(*pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    CUmemoryPool made = NULL;
+    return ANSWERED(pool, made, create(&made, properties));
 }
 
 static CUresult destroy(CUmemoryPool pool) {

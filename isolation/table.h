@@ -23,4 +23,13 @@ extern void *driver_stubs[DRIVER_NAMES], *driver_real[DRIVER_NAMES];
 #define REAL_AS(index, name) ((__typeof__(&name))driver_real[index])
 #define EXPORT __attribute__((visibility("default")))
 
+/* Whoever asks is told last, when what was answered is noted: in his memory another thread could put something else
+ * between the driver's writing and our reading. So the driver answers into a place of ours. */
+#define ANSWERED(place, answer, call)                                    \
+    ({                                                                   \
+        CUresult answered = (place) ? (call) : CUDA_ERROR_INVALID_VALUE; \
+        if (answered == CUDA_SUCCESS) *(place) = (answer);               \
+        answered;                                                        \
+    })
+
 #endif

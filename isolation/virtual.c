@@ -97,8 +97,8 @@ CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties,
-                            unsigned long long flags) {
+static CUresult create(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                       unsigned long long flags) {
     if (!properties) return REAL(cuMemCreate)(handle, bytes, properties, flags);
     /* Another thread may write to what was read: the driver gets a copy. */
     CUmemAllocationProp told = *properties;
@@ -117,6 +117,12 @@ EXPORT CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocatio
     return result;
 }
 
+EXPORT CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                            unsigned long long flags) {
+    CUhandle made = 0;
+    return ANSWERED(handle, made, create(&made, bytes, properties, flags));
+}
+
 EXPORT CUresult cuMemRelease(CUhandle handle) {
     handles_lock();
     CUresult result = REAL(cuMemRelease)(handle);
@@ -128,12 +134,17 @@ EXPORT CUresult cuMemRelease(CUhandle handle) {
     return result;
 }
 
-EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
+static CUresult retain(CUhandle *handle, void *address) {
     handles_lock();
     CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
     if (result == CUDA_SUCCESS) change_handle(*handle, (struct change){.references = 1});
     handles_unlock();
     return result;
+}
+
+EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
+    CUhandle retained = 0;
+    return ANSWERED(handle, retained, retain(&retained, address));
 }
 
 static CUresult note_mapping(CUdeviceptr address, size_t bytes, CUhandle handle) {

@@ -3,12 +3,14 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "copies.h"
@@ -51,8 +53,8 @@ static CUresult take_of_pool(struct held *h, uint64_t bytes, __typeof__(&cuMemAl
     CUresult result = CU(cuMemPoolCreate)(&pool, &properties);
     if (result) return result;
     CU(cuMemPoolSetAttribute)(pool, 4, &keep);
-    h->more = (uintptr_t)pool;
     result = allocate((CUdeviceptr *)&h->value, bytes, pool, NULL);
+    h->more = (uintptr_t)pool;
     if (result) CU(cuMemPoolDestroy)(pool);
     return result;
 }
@@ -218,6 +220,21 @@ static CUresult take_context_four(struct held *h, uint64_t bytes) {
 
 static CUresult give_context(struct held *h) {
     return CU(cuCtxDestroy_v2)((CUcontext)(uintptr_t)h->value);
+}
+
+/* It ends with the second detaching. */
+static CUresult take_context_attached(struct held *h, uint64_t bytes) {
+    CUcontext attached;
+    (void)bytes;
+    CUresult result = CU(cuCtxCreate_v2)((CUcontext *)&h->value, 0, 0);
+    if (!result) result = CU(cuCtxAttach)(&attached, 0);
+    CU(cuCtxSetCurrent)(context);
+    return result;
+}
+
+static CUresult give_context_attached(struct held *h) {
+    CUresult result = CU(cuCtxDetach)((CUcontext)(uintptr_t)h->value);
+    return result ? result : CU(cuCtxDetach)((CUcontext)(uintptr_t)h->value);
 }
 
 /* A cubin whose variables have no content in the file: small to carry, large to load. */
@@ -530,6 +547,7 @@ static const struct way {
     {"context", take_context, give_context},
     {"context-three", take_context_three, give_context},
     {"context-four", take_context_four, give_context},
+    {"context-attached", take_context_attached, give_context_attached},
     {"module", take_module, give_module},
     {"fat", take_fat, give_module},
     {"file", take_file, give_module},
@@ -1103,6 +1121,78 @@ static void take_while_changed(const char *name, uint64_t bytes, uint64_t times)
     printf("%d\n", passed);
 }
 
+/* A page where an answer is expected. It is closed whenever nobody may have touched it but once: who writes there is let
+ * through for one instruction, and whoever comes next finds the answer of before in its place. What the program itself
+ * finds there is what was written. */
+static struct swapping_page {
+    struct held *held;
+    uint64_t other, answer;
+    unsigned touched;
+} page;
+
+#define PAGE 4096
+
+static void open_page(bool open) {
+    mprotect(page.held, PAGE, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+#if defined(__x86_64__)
+extern const char __executable_start, etext;
+
+static void touched(int signal, siginfo_t *at, void *with) {
+    greg_t *registers = ((ucontext_t *)with)->uc_mcontext.gregs;
+    const char *who = (const char *)registers[REG_RIP];
+    (void)signal, (void)at;
+    open_page(true);
+    if (who >= &__executable_start && who < &etext) {
+        if (page.answer) page.held->value = page.answer;
+        return;
+    }
+    if (page.touched++ == 1) page.answer = page.held->value, page.held->value = page.other;
+    if (page.touched == 1) registers[REG_EFL] |= 0x100; /* a trap behind the next instruction */
+}
+
+static void stepped(int signal, siginfo_t *at, void *with) {
+    (void)signal, (void)at;
+    ((ucontext_t *)with)->uc_mcontext.gregs[REG_EFL] &= ~0x100LL;
+    open_page(false);
+}
+
+static void watch_page(void) {
+    struct sigaction how = {.sa_flags = SA_SIGINFO, .sa_sigaction = touched};
+    sigaction(SIGSEGV, &how, NULL);
+    how.sa_sigaction = stepped;
+    sigaction(SIGTRAP, &how, NULL);
+}
+#else
+static void watch_page(void) {
+    puts("no single steps on this machine");
+    exit(6);
+}
+#endif
+
+/* Take a small one and then a large one, whose answer is changed into the small one's if anybody reads it before us; and
+ * give the small one. How many large ones passed, and how often the place of an answer was touched by others at most. */
+static void take_with_answer_swapped(const char *name, uint64_t bytes, int times) {
+    const struct way *way = &ways[way_of(name)];
+    int passed = 0;
+    unsigned most = 0;
+    page.held = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    watch_page();
+    for (int i = 0; i < times; i++) {
+        struct held small = {0};
+        if (way->take(&small, 1 << 21) != CUDA_SUCCESS) break;
+        *page.held = (struct held){0};
+        page.other = small.value, page.answer = 0, page.touched = 0;
+        open_page(false);
+        passed += way->take(page.held, bytes) == CUDA_SUCCESS;
+        open_page(true);
+        way->give(&small);
+        if (page.touched > most) most = page.touched;
+    }
+    printf("%d %u\n", passed, most);
+}
+
 #define LONG_LIST 512 /* takes a while to read */
 
 struct swapping {
@@ -1300,12 +1390,16 @@ static bool obey(const char *line) {
     else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
     else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) seed = number | 1, churn(other);
     else if (strcmp(word, "empty") == 0) empty();
+    else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
     else if (strcmp(word, "info") == 0) info();
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
     else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
         take_while_changed(name, number, other);
     else if (sscanf(line, "swap-while-mapped %63s %llu", name, &number) == 2)
         swap_while_mapped(strcmp(name, "sparse-thread") == 0, number);
+    else if (sscanf(line, "take-with-answer-swapped %63s %llu %llu", name, &number, &other) == 3)
+        take_with_answer_swapped(name, number, (int)other);
+    else if (strcmp(word, "detach") == 0) printf("%d\n", CU(cuCtxDetach)((CUcontext)(uintptr_t)held[0].value));
     else if (strcmp(word, "tables") == 0) ask_for_tables();
     else if (sscanf(line, "mapping-waits %llu", &number) == 1)
         take_while_mapping_waits(number);

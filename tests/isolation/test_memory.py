@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from support.isolation import CONTEXT, MIB, Built, World
+from support.isolation import CONTEXT, MIB, SOURCES, Built, World
 
 OUT_OF_MEMORY = "2"
 WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
+    "context-attached",
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
     *["numbered", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
     *["text-hex", "text-vectors", "text-remark", "text-fat"],
@@ -21,6 +23,8 @@ WAYS = [
 ]
 # Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
 KEPT = ["sparse", "sparse-thread", "multicast", "multicast-two", "multicast-address", "multicast-address-two"]
+# Their place for a handle is one that they read.
+QUESTIONS = {"cuMemPoolImportPointer"}
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
@@ -66,6 +70,19 @@ def test_a_pool_that_was_destroyed_in_use_is_gone_with_its_last_block(world: Wor
     assert container.used == CONTEXT
     assert container.account().processes[tenant.process.pid] == (CONTEXT,)
     assert tenant.ask(f"fill linear {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+
+
+def test_a_context_that_is_detached_is_gone_as_often_as_it_was_attached(world: World) -> None:
+    """It counts with all that is in it until the last time, and then no more."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for _ in range(5):
+        assert tenant.ask("take context-attached 0") == "0"
+        assert tenant.ask("detach") == "0"
+        assert container.account().processes[tenant.process.pid] == (container.used,) == (2 * CONTEXT,)
+        assert tenant.ask("detach") == "0"
+        assert container.account().processes[tenant.process.pid] == (container.used,) == (CONTEXT,)
+        tenant.ask("forget")
 
 
 def test_a_green_context_counts_as_the_context_that_it_is_of(world: World) -> None:
@@ -127,6 +144,43 @@ def test_what_another_thread_changes_after_it_was_read_is_taken_as_it_was(world:
     assert int(tenant.ask(f"take-while-changed {way} {1200 * MIB} 200000")) > 0
     assert container.peak <= 1000 * MIB
     assert container.used == CONTEXT
+
+
+# Of these the answer is what the charge is given back by.
+ANSWERED = [
+    *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread"],
+    *["array", "array3d", "mipmap", "handle", "external", "context", "context-three", "context-four"],
+    *["module", "fat", "file", "text", "library", "library-file", "private", "private-with", "private-bare"],
+    *["graph", "graph-thread", "graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
+]
+
+
+@pytest.mark.parametrize("way", ANSWERED)
+def test_an_answer_is_never_read_where_another_thread_can_change_it(world: World, way: str) -> None:
+    """The place of an answer is touched once, to write it; what stands there meanwhile nobody is charged by."""
+    container = world.container(memory_mib=2000)
+    tenant = container.run().started()
+    passed, touched = tenant.ask(f"take-with-answer-swapped {way} {300 * MIB} 8").split()
+    assert (int(passed) > 0, touched) == (True, "1")
+    (charged,) = container.account().processes[tenant.process.pid]
+    assert container.used <= charged
+    assert container.peak <= 2000 * MIB
+
+
+def test_no_wrapper_reads_an_answer() -> None:
+    """A place for an answer is written to, last, and goes neither to the driver nor to anything of ours."""
+    kinds = "deviceptr|handle|context|module|library|array|mipmappedArray|graphExec|externalMemory|greenCtx|memoryPool"
+    place = re.compile(rf"^(?:CU(?:{kinds}|ipcMemHandle)|size_t) \*(\w+)$", re.IGNORECASE)
+    function = re.compile(r"^EXPORT CUresult (\w+)\(([^)]*)\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+    seen = []
+    for path in SOURCES.glob("*.c"):
+        for name, shape, body in function.findall(path.read_text()):
+            for parameter in re.split(r",\s*", shape):
+                if (found := place.match(parameter)) and name not in QUESTIONS:
+                    rest = re.sub(rf"ANSWERED\({found[1]}, \w+,|!{found[1]}\b", "", body)
+                    assert not re.search(rf"\b{found[1]}\b", rest), name
+                    seen.append(name)
+    assert len(seen) > 35
 
 
 @pytest.mark.parametrize("way", ["module", "library", "text", "file", "library-file", "fat", "wrapped", "linked"])

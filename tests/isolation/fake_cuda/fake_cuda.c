@@ -22,6 +22,7 @@
 struct driver_context {
     int gpu;
     uint64_t limits[3];
+    unsigned attached; /* times, beyond its making */
     CUcontext below; /* on the thread's stack of contexts */
 };
 
@@ -163,6 +164,20 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     if (current == context) current = NULL;
     free(atomic_exchange(&vacant, context));
     fake_come_back_late();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
+    (void)flags;
+    if (!current) return CUDA_ERROR_INVALID_CONTEXT;
+    current->attached++;
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext context) {
+    if (!context->attached) return cuCtxDestroy_v2(context);
+    context->attached--;
     return CUDA_SUCCESS;
 }
 
