@@ -178,6 +178,21 @@ def test_who_goes_for_a_pod_is_named_by_who_is_on_the_way_out() -> None:
         assert place.why == told
 
 
+def test_room_is_being_made_before_the_leader_has_said_so() -> None:
+    """Its own word of where, and who leaves there, come first: until then no room would be told, and it is not true."""
+    room = {"whose": "w1", "count": 1, "queue": "a", "node": "n1", "claims": {"GPU-n1-1": [50, 1000, False]}}
+    full = [runs(f"r{gpu}", "b", 100, gpu=gpu) for gpu in range(4)]
+    going = [*full[:1], on_its_way_out(full[1]), *full[2:]]
+    word = {NAMES.room: json.dumps(room)}
+    # As the queue's own limit has it, where nobody leaves for it.
+    for notes, others, told in ((word, going, "MakingRoom"), (word, full, "OverLimit"), ({}, going, "OverLimit")):
+        pod = waits("w1", "a", 50, annotations=notes)
+        (row,) = waiting_pods("a", stand(pod, *others))
+        assert (row.reason, explained(pod, *others).reason) == (told, told)
+        begins = "room is being made for it; on their way out of the GPUs that are kept for it: team/pod-r1 of queue b"
+        assert (row.why == begins) is (told == "MakingRoom")
+
+
 def on_its_way_out(pod: Pod) -> Pod:
     """The same, asked to go."""
     meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")

@@ -65,6 +65,9 @@ class _Reader:
     def making_room(self, waiter: Waiter) -> Why | None:
         if found := self._leaders(waiter, {MAKING_ROOM}):
             return Why(found.word, lambda: "; ".join([found.sentence(), *self._who_goes(waiter)]))
+        # Who goes is on the way seconds before the leader has found the time to write the condition.
+        if waiter.pod.spec.scheduling_gates and self._standing.going_for(waiter):
+            return Why(MAKING_ROOM, lambda: "; ".join(["room is being made for it", *self._who_goes(waiter)]))
         return None
 
     def turn_lost(self, waiter: Waiter) -> Why | None:

@@ -203,6 +203,8 @@ class Standing:
     def going_for(self, waiter: Waiter) -> list[Waiter]:
         """Who was asked to go, and holds slices of GPUs on which room is kept for a pod, by what is written on it."""
         room, holdings = room_said(waiter, word=self._names.room), self.picture.holdings
+        if not room:
+            return []
         leaving = (one for one in self.bound if one.pod.metadata.deletion_timestamp)
         return [one for one in leaving if not room.isdisjoint(holdings.of(one.uid))]
 
