@@ -154,11 +154,20 @@ class Picture:
         self.pod_lies(pod, granted=held is not None)
 
     def pod_lies(self, pod: Pod, *, granted: bool = False) -> None:
-        """Any pod is there, or is changed: while it is bound its node has so much less, with a grant or without."""
+        """Any pod is there, or is changed: while it is bound its node has so much less, with a grant or without.
+
+        And while one without slices is nominated for it: kube-scheduler keeps that from others. Of those with slices we
+        have promised the room.
+        """
         if pod.ended:
             self.hosts.release(pod.metadata.uid)
         elif pod.spec.node_name:
             self.lies(pod, node=pod.spec.node_name, granted=granted)
+        elif not any(own_request(pod, names=self._names)):
+            if nominated := pod.status.nominated_node_name:
+                self.lies(pod, node=nominated, granted=False)
+            else:
+                self.hosts.release(pod.metadata.uid)
 
     def lies(self, pod: Pod, *, node: str, granted: bool) -> None:
         """It takes so much of this node, or is to."""

@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import plant
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.whole import waiting_pods
-from support.centre import NAMES, WALL, asks, bound, counting, gpus, make_lease, make_node, picture_with
+from support.centre import NAMES, WALL, asks, bound, counting, gpus, make_lease, make_node, make_pod, picture_with
 from support.queue_stage import GATED, Stage, queue, requesting
 
 replace = msgspec.structs.replace
@@ -621,3 +621,21 @@ def check_sums(stage: Stage, there: Mapping[str, Node]) -> None:
         cpus = [int(stage.pods[uid].spec.containers[0].resources.requests["cpu"]) for uid in lies if lies[uid] == name]
         assert sum(cpus) <= 8
         assert len(cpus) <= 4
+
+
+def test_what_kube_scheduler_keeps_for_a_pod_without_slices_is_nobody_else_s() -> None:
+    """Whoever is nominated has the CPU of that node until it is bound, elsewhere too, or is nominated no more."""
+    stage = staged(node("n1"))
+    plain = requesting(make_pod("plain", {"name": "main"}), {"cpu": "6"})
+    nominated = replace(plain, status=replace(plain.status, nominated_node_name="n1"))
+    stage.see(nominated)
+    stage.submit("s", 30, 1000, requests={"cpu": "4"})
+    assert stage.round() == []
+    assert told(stage, "s")[1].endswith("1 has 2 CPUs free of 4 asked")
+    stage.see(plain)
+    assert stage.round() == ["s"]
+    stage.see(nominated)
+    stage.submit("t", 30, 1000, requests={"cpu": "1"})
+    assert stage.round() == []
+    stage.see(replace(nominated, spec=replace(nominated.spec, node_name="another")))
+    assert stage.round() == ["t"]
