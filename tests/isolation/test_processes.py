@@ -178,15 +178,30 @@ def test_what_only_the_driver_sees_counts(world: World) -> None:
     assert one.ask("info").split()[1] == "0"
 
 
-def test_three_hundred_processes_start_at_once(world: World) -> None:
-    """All of them get their contexts, and all of them are in the account."""
-    world.context = 2 * MIB
-    world.__post_init__()
-    container = world.container(memory_mib=1000)
-    tenants = [container.run() for _ in range(300)]
+def seconds_to_begin(tenants: list[Tenant]) -> float:
+    """How long it takes until all of them have their contexts, told at once."""
+    began = time.monotonic()
     for tenant in tenants:
         tenant.tell("start")
     assert {tenant.answer() for tenant in tenants} == {"0"}
+    return time.monotonic() - began
+
+
+def test_three_hundred_processes_start_at_once(world: World) -> None:
+    """All of them get their contexts, and all of them are in the account; none waits for its turn for long.
+
+    How fast it is on a quiet machine is for `make bench-isolation`. What must not be is the minute that it takes where
+    each waits for all before it: of a busy machine's time so much is let pass as it takes to start them natively.
+    """
+    world.context = 2 * MIB
+    world.__post_init__()
+    container, native = (world.container(memory_mib=1000) for _ in range(2))
+    beside = [native.run(interposed=False) for _ in range(300)]
+    usual = seconds_to_begin(beside)
+    for tenant in beside:
+        tenant.close()
+    tenants = [container.run() for _ in range(300)]
+    assert seconds_to_begin(tenants) <= 20 + 3 * usual
     assert len(container.account().processes) == 300
     assert container.used == 600 * MIB
 

@@ -90,10 +90,14 @@ def are_within(used: Sequence[float], points: float, *, allowed: Sequence[float]
 
 @pytest.mark.parametrize(
     ("micros", "work"),
-    [(10, 100), (20, 20), (20, 100), (50, 20), (50, 100), (200, 20), (200, 100), (500, 20), (500, 100)],
+    [
+        *((10, 100), (20, 20), (20, 100), (50, 20), (50, 100), (200, 20), (200, 100), (500, 20), (500, 100)),
+        # As graphs of five and of fifteen kernels: to pacing a graph is one launch.
+        *((1000, 20), (1000, 100), (3000, 60), (3000, 300)),
+    ],
 )
 def test_kernels_of_any_length_have_their_shares(micros: int, work: int) -> None:
-    """10, 20, 30 and 40 % of kernels from 10 µs on, each within two points over 10 s and five in each second."""
+    """10, 20, 30 and 40 % of launches from 10 µs on, each within two points over 10 s and five in each second."""
     gpu = contending(SHARES, batch=work * MILLI // (micros * MICRO), lengths=[micros * MICRO])
     total, seconds = by_seconds(gpu)
     assert total == pytest.approx(SHARES, abs=2)
