@@ -51,6 +51,7 @@ enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10 };
 enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39, DEVICE_GENERATION = 75 };
 enum { POINTER_KIND = 2, POINTER_DEVICE = 9 };
 enum { MEMORY_MAP = 1 };
+enum { SHAREABLE_DESCRIPTOR = 1 };
 enum { LIBRARY_PRESERVED = 1 };
 enum { EVENT_NO_TIMING = 2 };
 enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */

@@ -78,6 +78,7 @@ bool charge(int gpu, uint64_t bytes) {
     if (account_charge(gpu, bytes)) return true;
     pools_trim(gpu);
     graphs_trim(gpu);
+    handles_settle();
     return account_charge(gpu, bytes);
 }
 

@@ -23,6 +23,7 @@ enum kind {
     CODE, /* modules and libraries */
     EXEC, /* an executable graph that allocates */
     GREEN_CONTEXT,
+    SENT, /* memory that this process let go of, and of which a descriptor may be open, by a number of ours */
 };
 
 struct holding {
@@ -55,8 +56,9 @@ bool charge(int gpu, uint64_t bytes);
 /* The calling thread's context, as a number. */
 uint64_t current_context(void);
 
-/* Take note of what pools gave back by themselves. */
+/* Take note of what pools gave back by themselves, and of descriptors that were closed; whether there were any. */
 void pools_settle(void);
+bool handles_settle(void);
 
 /* Take out what a pool's block is remembered as, its own process's or a borrowed one; false if it is none. */
 bool pools_take_block(CUdeviceptr address, struct holding *block);

@@ -99,9 +99,11 @@ static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemory
     if (holdings_find(POOL, (uintptr_t)pool, &known)) gpu = known.record.gpu;
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     in_use = true;
-    pthread_mutex_lock(&lock);
-    result = allocate_locked(index, address, bytes, pool, stream, gpu);
-    pthread_mutex_unlock(&lock);
+    do {
+        pthread_mutex_lock(&lock);
+        result = allocate_locked(index, address, bytes, pool, stream, gpu);
+        pthread_mutex_unlock(&lock);
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && handles_settle()); /* imports take its lock before that of pools */
     return result;
 }
 

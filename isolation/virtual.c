@@ -1,8 +1,9 @@
 /* Physical memory by handle (cuMemCreate).
  *
- * A handle's memory lives while anything holds it: its references, its mappings, and what else was made of it. Memory
- * that was exported, that a sparse array is mapped to or that a multicast object is bound to stays charged to the end of
- * the process, for nothing tells when the last file descriptor, array or object of it is gone.
+ * A handle's memory lives while anything holds it: its references, its mappings, and what else was made of it. Exported
+ * memory is charged until no descriptor of it is open (sent.h): who imported it by one is charged for it himself. What a
+ * sparse array is mapped to, a multicast object is bound to, or a fabric knows, stays charged to the end of the process,
+ * for nothing tells when the last array or object of it is gone.
  * What must hold: what the driver does with a handle and what is noted of it are one step. A thread that releases a
  * handle while another one maps it would else find nobody who holds it. So there is one lock around both; but not around
  * what may block until other processes have come, binding to a multicast object and mapping one: whatever gets the address
@@ -12,10 +13,13 @@
 
 #include "holdings.h"
 #include "imports.h"
+#include "sent.h"
 
 #define KEPT 1U
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Again by one thread: a charge that is refused settles what was sent, and imports are charged under it. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static _Atomic int away; /* how much of it was let go of while descriptors were open */
 
 /* A call that is not over and goes on without the lock: by its handle, or by where what it binds is mapped. */
 struct binding {
@@ -46,12 +50,33 @@ static bool is_held(const struct record *record) {
     return record->references || record->mappings || (record->flags & KEPT);
 }
 
-/* Forget the handle if nothing holds its memory any more. */
+static struct sent *sent_of(const struct holding *handle) {
+    return (struct sent *)(uintptr_t)handle->record.extra;
+}
+
+static void settle(struct holding handle, void *nothing) {
+    struct holding gone;
+    (void)nothing;
+    if (sent_is_open(sent_of(&handle)) || !holdings_take(SENT, handle.value, &gone)) return;
+    away--;
+    free(sent_of(&handle));
+    account_release(gone.record.gpu, gone.record.bytes);
+}
+
+/* Forget the handle if nothing holds its memory any more; the driver may give its number to another one. */
 static void drop_if_free(CUhandle handle) {
     struct holding found;
     if (!holdings_find(HANDLE, handle, &found) || is_held(&found.record)) return;
     holdings_take(HANDLE, handle, &found);
-    account_release(found.record.gpu, found.record.bytes);
+    if (!sent_of(&found)) {
+        account_release(found.record.gpu, found.record.bytes);
+        return;
+    }
+    found.kind = SENT;
+    found.value = sent_number(sent_of(&found));
+    if (!holdings_add(found)) return; /* then it stays charged */
+    away++;
+    settle(found, NULL);
 }
 
 void handles_lock(void) {
@@ -60,6 +85,16 @@ void handles_lock(void) {
 
 void handles_unlock(void) {
     pthread_mutex_unlock(&lock);
+}
+
+bool handles_settle(void) {
+    if (!away) return false;
+    handles_lock();
+    int before = away;
+    holdings_each(SENT, settle, NULL);
+    bool any = away < before;
+    handles_unlock();
+    return any;
 }
 
 static bool is_binding(CUhandle handle) {
@@ -200,12 +235,32 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return result;
 }
 
-EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
+static void note_sent(struct record *record, void *with) {
+    struct sent *sent = (struct sent *)(uintptr_t)record->extra;
+    if (!sent_mark(&sent, *(const int *)with)) record->flags |= KEPT;
+    record->extra = (uintptr_t)sent;
+}
+
+static CUresult send(int *file, CUhandle handle, unsigned long long flags) {
+    handles_lock();
+    CUresult result = REAL(cuMemExportToShareableHandle)(file, handle, SHAREABLE_DESCRIPTOR, flags);
+    if (result == CUDA_SUCCESS) holdings_change(HANDLE, handle, note_sent, file);
+    handles_unlock();
+    return result;
+}
+
+static CUresult tell(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     handles_lock();
     CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
     if (result == CUDA_SUCCESS) change_handle(handle, (struct change){.flags = KEPT});
     handles_unlock();
     return result;
+}
+
+EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
+    int file = -1;
+    if (type != SHAREABLE_DESCRIPTOR) return tell(shareable, handle, type, flags);
+    return ANSWERED((int *)shareable, file, send(&file, handle, flags));
 }
 
 /* With a copy of the list, or another thread could put in a handle that nobody keeps. */
@@ -282,7 +337,8 @@ EXPORT CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t 
 }
 
 static void forget(void) {
-    pthread_mutex_init(&lock, NULL);
+    lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    away = 0;
     bindings = NULL; /* their threads are not in the child */
 }
 

@@ -1,4 +1,4 @@
-/* Waiting for the GPU is where much becomes known at once: launches are done, and pools have given back. */
+/* Waiting for the GPU is where much becomes known at once: launches are done, and pools have given back, and others have closed what was exported. */
 #include "holdings.h"
 #include "pace.h"
 
@@ -6,6 +6,7 @@ static CUresult waited(CUresult result) {
     if (result == CUDA_SUCCESS) {
         pace_done();
         pools_settle();
+        handles_settle();
     }
     return result;
 }

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -136,6 +137,31 @@ static CUresult take_mapped(struct held *h, uint64_t bytes) {
 
 static CUresult give_mapped(struct held *h) {
     return CU(cuMemUnmap)(h->value, h->more);
+}
+
+/* Held by nothing but a descriptor. */
+static CUresult take_exported(struct held *h, uint64_t bytes) {
+    struct held handle;
+    int file = -1;
+    CUresult result = take_handle(&handle, bytes);
+    if (result) return result;
+    CU(cuMemExportToShareableHandle)(&file, handle.value, 1, 0);
+    h->value = (uint64_t)file;
+    return give_handle(&handle);
+}
+
+/* By two, which are closed before the handle is let go of. */
+static CUresult take_exported_closed(struct held *h, uint64_t bytes) {
+    int one = -1, two = -1;
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    CU(cuMemExportToShareableHandle)(&one, h->value, 1, 0);
+    CU(cuMemExportToShareableHandle)(&two, h->value, 1, 0);
+    return close(one) || close(two) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult give_exported(struct held *h) {
+    return close((int)h->value) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 /* Held by nothing but a sparse array, or by a multicast object: their process can't let go of it again. */
@@ -543,6 +569,8 @@ static const struct way {
     {"mipmap", take_mipmap, give_mipmap},
     {"handle", take_handle, give_handle},
     {"mapped", take_mapped, give_mapped},
+    {"exported", take_exported, give_exported},
+    {"exported-closed", take_exported_closed, give_handle},
     {"external", take_external, give_external},
     {"context", take_context, give_context},
     {"context-three", take_context_three, give_context},
@@ -917,6 +945,24 @@ static void export_handle(void) {
     int file = -1;
     CUresult result = CU(cuMemExportToShareableHandle)(&file, held[0].value, 1, 0);
     printf("%d /proc/%d/fd/%d\n", result, getpid(), file);
+}
+
+static int way_through[2] = {-1, -1};
+
+/* Close the first one's descriptor while a copy of it is on its way to somebody who may never read it. */
+static void send_descriptor(void) {
+    char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec content = {&byte, 1};
+    struct msghdr message = {.msg_iov = &content, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+    *(int *)(void *)CMSG_DATA(head) = (int)held[0].value;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, way_through) || sendmsg(way_through[0], &message, 0) != 1) exit(3);
+    printf("%d\n", give(0));
+}
+
+static void close_way(void) {
+    printf("%d\n", close(way_through[0]) + close(way_through[1]));
 }
 
 static void import_handle(const char *path) {
@@ -1408,6 +1454,8 @@ static bool obey(const char *line) {
     else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
+    else if (strcmp(word, "send-descriptor") == 0) send_descriptor();
+    else if (strcmp(word, "close-way") == 0) close_way();
     else if (strcmp(word, "export") == 0) export_first(false);
     else if (strcmp(word, "export-pool") == 0) export_first(true);
     else if (strcmp(word, "export-handle") == 0) export_handle();

@@ -14,7 +14,7 @@ OUT_OF_MEMORY = "2"
 WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
-    "context-attached",
+    *["context-attached", "exported", "exported-closed"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
     *["numbered", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
     *["text-hex", "text-vectors", "text-remark", "text-fat"],
@@ -47,6 +47,41 @@ def test_no_way_leads_past_the_limit(world: World, way: str) -> None:
         assert CONTEXT < container.peak <= 1000 * MIB
         tenant.ask("empty")
     assert container.used == CONTEXT
+
+
+def test_exported_memory_is_charged_until_its_last_descriptor_is_closed(world: World) -> None:
+    """Let go of by its process, it counts while a descriptor is open or on its way; then others find its room."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"take exported {600 * MIB}") == "0"
+    assert tenant.ask(f"take linear {200 * MIB}") == OUT_OF_MEMORY
+    assert tenant.ask("send-descriptor") == "0"
+    assert tenant.ask(f"take linear {200 * MIB}") == tenant.ask(f"take async {200 * MIB}") == OUT_OF_MEMORY
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
+    assert tenant.ask("close-way") == "0"
+    assert tenant.ask(f"take async {600 * MIB}") == "0"
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
+
+
+@pytest.mark.parametrize("way", ["exported", "exported-closed"])
+def test_a_legal_pod_may_export_for_ever(world: World, way: str) -> None:
+    """What was exported, closed and let go of makes room for the next, however often."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for _ in range(20):
+        assert tenant.ask(f"take {way} {600 * MIB}") == tenant.ask("give 0") == "0"
+    tenant.ask("empty")
+    assert container.account().processes[tenant.process.pid] == (container.used,) == (CONTEXT,)
+
+
+@pytest.mark.parametrize("way", ["exported", "exported-closed"])
+def test_exported_memory_stays_charged_where_nobody_tells_of_descriptors(world: World, way: str) -> None:
+    """One whose file has no name can't be asked after, nor two of different files: as if they were open for ever."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run(environment={"FAKE_CUDA_NAMELESS": "yes"}).started()
+    assert tenant.ask(f"take {way} {600 * MIB}") == tenant.ask("give 0") == "0"
+    assert tenant.ask(f"take linear {200 * MIB}") == OUT_OF_MEMORY
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
 
 
 @pytest.mark.parametrize("way", KEPT)

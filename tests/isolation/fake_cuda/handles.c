@@ -1,6 +1,9 @@
 /* Physical memory by handle in the fake driver. Every call is one step, as in a real one. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -174,13 +177,16 @@ CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUd
     return cuMulticastBindAddr(object, at, address, bytes, flags);
 }
 
-/* A shared handle is a file descriptor whose file says which block it is. */
+/* A shared handle is a file descriptor whose file says which block it is. It has a name, as a driver's device has. */
 CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     struct handle *known = (struct handle *)(uintptr_t)handle;
     (void)flags;
     if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
     if (!known->shared) known->shared = world_share(known->gpu, known->bytes);
-    int file = memfd_create("shared", MFD_CLOEXEC);
+    char path[512];
+    snprintf(path, sizeof path, "%s.shared-%llu", getenv("FAKE_CUDA_WORLD"), (unsigned long long)known->shared);
+    bool nameless = getenv("FAKE_CUDA_NAMELESS");
+    int file = nameless ? memfd_create("shared", MFD_CLOEXEC) : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (pwrite(file, &known->shared, 8, 0) != 8) return CUDA_ERROR_INVALID_VALUE;
     *(int *)shareable = file;
     return CUDA_SUCCESS;
