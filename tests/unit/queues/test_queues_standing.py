@@ -450,7 +450,7 @@ WHY: dict[str, tuple[Sequence[Pod], str]] = {
     ),
     "a held queue": ([waits("w", "held", 10)], "queue held is held: it lets nobody in"),
     "a limit": ([waits("w", "b", 400)], "it asks 400 % of compute, more than the 300 % that queue org may have"),
-    "no such queue": ([waits("w", "gone", 10)], "its queue gone is not there any more"),
+    "no such queue": ([waits("w", "gone", 10)], "there is no queue gone"),
     "an inner queue": ([waits("w", "org", 10)], "queue org has queues below it, and pods wait only in those"),
     "a gang that is not whole": (
         [gang("w", 0), gang("v", 1)],
