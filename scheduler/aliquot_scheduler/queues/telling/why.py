@@ -131,12 +131,12 @@ def why(waiter: Waiter, knows: Knowledge) -> Why:
 
 def _of_its_queue(waiter: Waiter, knows: Knowledge) -> Why | None:
     """That it never comes in as things are, whoever goes."""
+    if never := knows.why_nowhere(waiter):
+        return Why(NO_QUEUE_FOR_IT if knows.is_barred(waiter) else NEVER_FITS, partial(str, never))
     node = knows.books.ledger.tree.nodes.get(waiter.queue)
     if node is None:
         # As it was told of when we looked last, or by the leader before us; with the next word on it that is known.
         return Why(NO_QUEUE_FOR_IT, partial(str, f"its queue {waiter.queue} is not there any more"))
-    if never := knows.why_nowhere(waiter):
-        return Why(NO_QUEUE_FOR_IT if knows.is_barred(waiter) else NEVER_FITS, partial(str, never))
     return Why("QueueHeld", lambda: knows.wording().of_stop(waiter.queue)) if node.stop else None
 
 
