@@ -184,6 +184,7 @@ def _centre(
             aside=asyncio.to_thread,
             rules=rules,
             mix=mix,
+            renew=settings.election.renew,
         )
 
     return Centre(leadership=leadership, reign=new_reign, ended=forget_what_ended)
@@ -268,7 +269,9 @@ def _served(
     )
     registry.register(CentreCollector(reign=lambda: centre.reign, leads=leads, over_use=page.over_use, ahead=ahead))
     sight = Sight(clock=clock, blind=centre.why_blind)
-    pages = StatusPages(registry=registry, alive=sight.lost, ready=lambda: unready(leadership, centre=centre))
+    # In a cluster that is when those who follow know no leader any more either.
+    ready = partial(unready, leadership, centre=centre, after=settings.election.duration)
+    pages = StatusPages(registry=registry, alive=sight.lost, ready=ready)
     shown = page.routes()
     asked = admission_routes(admission, metrics=AdmissionMetrics(registry), clock=clock)
     extender = extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock)
@@ -285,12 +288,11 @@ def _served(
     return forwarder, server
 
 
-def unready(leadership: Leadership, *, centre: Centre) -> list[str]:
+def unready(leadership: Leadership, *, centre: Centre, after: float) -> list[str]:
     """A replica is ready when extender calls find a decision: here, or with a leader that is known."""
     if leadership.leader is None:
         return ["nobody leads, as far as this replica knows"]
-    # In a cluster that is when those who follow know no leader any more either.
-    deaf = centre.why_deaf(after=ElectionSettings().duration)
+    deaf = centre.why_deaf(after=after)
     return [deaf] if deaf else []
 
 

@@ -36,6 +36,12 @@ OF_THE_CENTRE = (
         {16: 0, 20: 1, 26: 0},
     ),
     scene(
+        "NodesUnheard",
+        "nothing is heard for a minute, and later for long",
+        {'aliquot_centre_nodes{state="unheard"}': "0x2 3x1 0x3 3x20 0x5"},
+        {5: 0, 11: 0, 16: 1, 32: 0},
+    ),
+    scene(
         "CertificateEnds",
         "a week from the fifth minute on, and one that lasts",
         {

@@ -18,6 +18,7 @@ from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.client import KubeClient
+from aliquot_kube.election import ElectionSettings
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
@@ -31,7 +32,7 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.fit.nowhere import nowhere_in
-from aliquot_scheduler.picture.hearing import DEAF
+from aliquot_scheduler.picture.hearing import deaf_after
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
@@ -64,16 +65,18 @@ class Reign:
         aside: Aside = at_once,
         rules: Rules = NO_RULES,
         mix: Mix | None = None,
+        renew: float = ElectionSettings().renew,
     ) -> None:
         """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
 
-        `aside` does long work beside the decisions.
+        `aside` does long work beside the decisions. The leader's own Lease is renewed every `renew` seconds.
         """
         self._clock, self._names = clock, names
         self._stale = settings.stale
         self._leads, self._settled = leads, settled
-        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
-        self.picture = Picture(names=names, silence=self._watches.silence)
+        deaf = deaf_after(renew)
+        self._watches = Watches(transport=transport, clock=clock, random=random, names=names, deaf=deaf)
+        self.picture = Picture(names=names, silence=self._watches.silence, deaf_after=deaf)
         self.rules = rules
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
         self.appraiser = Appraiser(picture=self.picture, names=names, given=mix)
@@ -132,8 +135,8 @@ class Reign:
             return "this replica does not lead any more"
         return self._watches.why_blind(stale=self._stale)
 
-    def why_deaf(self, *, after: float = DEAF) -> str:
-        """That the API server was not heard for `after` seconds or longer."""
+    def why_deaf(self, *, after: float | None = None) -> str:
+        """That the API server was not heard for `after` seconds, or as long as is deafness."""
         return self._watches.why_deaf(after=after)
 
     def there(self) -> There:

@@ -14,8 +14,8 @@ from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import Transport
 from aliquot_scheduler.picture.hearing import DEAF
 
-# Seconds. Among the Leases is the leader's own, which it renews every two. Nodes that were not heard for as long are
-# out meanwhile, and in again as soon as the new watch tells of them.
+# Seconds, or twice as long as is deafness. Nodes that were not heard for as long are out meanwhile, and in again as
+# soon as the new watch tells of them.
 BEATS_SILENT = 15.0
 # Who does not lead can't tell a server that hangs from a cluster without a leader before the watch was asked for anew.
 SURELY_DEAF = BEATS_SILENT + 3.0
@@ -24,11 +24,14 @@ SURELY_DEAF = BEATS_SILENT + 3.0
 class Watches:
     """One mirror for each kind of objects; whoever made this runs them, in the order that it needs."""
 
-    def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names) -> None:
+    def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names, deaf: float = DEAF) -> None:
+        """`deaf`: how long without a word of any Lease is deafness."""
+        self._deaf = deaf
         following: dict[str, Any] = {"transport": transport, "clock": clock, "random": random}
         self.nodes = Mirror[Node](**following, resource=NODES)
         self.pods = Mirror[Pod](**following, resource=PODS)
-        self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace, silence=BEATS_SILENT)
+        silent = max(BEATS_SILENT, 2 * deaf)
+        self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace, silence=silent)
         self.queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
         self.namespaces = Mirror[Namespace](**following, resource=NAMESPACES)
 
@@ -46,9 +49,9 @@ class Watches:
         """How long ago anything was heard of any heart-beat, the leader's own among them."""
         return self.leases.freshness().contact_age
 
-    def why_deaf(self, *, after: float = DEAF) -> str:
+    def why_deaf(self, *, after: float | None = None) -> str:
         """That the API server is not heard, and for how long; empty if it was within `after` seconds."""
-        age = self.silence()
+        age, after = self.silence(), self._deaf if after is None else after
         return f"the API server has not been heard for {age:.0f} s" if age is not None and age > after else ""
 
     def why_blind(self, *, stale: float) -> str:

@@ -30,7 +30,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows, kind_of
-from aliquot_scheduler.picture.hearing import Hearing
+from aliquot_scheduler.picture.hearing import DEAF, Hearing
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom, Ungranted
 from aliquot_scheduler.picture.marks import Marks
@@ -66,10 +66,12 @@ class KnownNode:
 class Picture:
     """What the centre knows."""
 
-    def __init__(self, *, names: Names, silence: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(
+        self, *, names: Names, silence: Callable[[], float | None] = lambda: None, deaf_after: float = DEAF
+    ) -> None:
         """`silence`: how long ago anything was heard of any heart-beat, where that is known."""
         self._names = names
-        self._hearing = Hearing(silence)
+        self._hearing = Hearing(silence, after=deaf_after)
         # Who is out only because nobody is heard.
         self._unheard = set[str]()
         self.grid = Grid()

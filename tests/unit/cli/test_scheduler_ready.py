@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from aliquot_cli.scheduler import unready
-from aliquot_kube.election import ElectionSettings
-from aliquot_kube.leadership import Leader
+from aliquot_kube.election import Leader
 
 
 class Replica(msgspec.Struct):
@@ -23,7 +22,7 @@ class Replica(msgspec.Struct):
         return f"not heard for {self.silent:.0f} s" if self.silent > after else ""
 
 
-LONG = ElectionSettings().duration
+LONG = 17.0
 
 
 @pytest.mark.parametrize(
@@ -37,4 +36,4 @@ LONG = ElectionSettings().duration
 )
 def test_what_is_missing_is_a_sentence(replica: Any, missing: list[str]) -> None:
     """A moment without a word is no reason: calls would find nobody for it."""
-    assert unready(replica, centre=replica) == missing
+    assert unready(replica, centre=replica, after=LONG) == missing
