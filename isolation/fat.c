@@ -5,6 +5,7 @@
 
 #include "devices.h"
 #include "granules.h"
+#include "ptx.h"
 #include "unpack.h"
 #include "weights.h"
 
@@ -12,6 +13,7 @@
 #define PACKED_LZ4 0x2000u
 #define PACKED_ZSTD 0x8000u
 #define TEXT 1
+#define CUBIN 2
 #define LZ4_GROWS 8   /* by so many bits at the most: a byte more of a length is 255 bytes */
 #define ZSTD_GROWS 16 /* a block of 4 bytes is 128 KiB */
 
@@ -44,9 +46,11 @@ uint64_t fat_length(const unsigned char *image) {
     return head.bytes > LARGEST_SIZE ? UINT64_MAX : head.size + head.bytes;
 }
 
+/* Other kinds are code on its way to be compiled, whose variables nobody here can read: the driver compiles and loads it
+ * where nothing else fits. */
 static uint64_t content_bytes(const unsigned char *content, uint64_t size, unsigned kind) {
-    if (size >= sizeof(uint32_t) && is_cubin(content)) return cubin_bytes(content, size);
-    uint64_t variables = kind == TEXT ? text_variables((const char *)content, size) : 0;
+    if (kind == CUBIN) return size >= sizeof(uint32_t) && is_cubin(content) ? cubin_bytes(content, size) : UNKNOWN_WEIGHT;
+    uint64_t variables = kind == TEXT ? text_variables((const char *)content, size) : UNKNOWN_WEIGHT;
     return variables == UNKNOWN_WEIGHT ? variables : size + variables;
 }
 
@@ -71,7 +75,7 @@ static uint64_t entry_bytes(const unsigned char *at, const struct entry *entry) 
     const unsigned char *content = at + entry->size;
     if (entry->size >= sizeof *entry + sizeof more) memcpy(&more, at + sizeof *entry, sizeof more);
     if (!(more.flags & (PACKED_LZ4 | PACKED_ZSTD))) return content_bytes(content, entry->bytes, entry->kind);
-    if (entry->kind != TEXT && !gpus_may_run(more.machine)) return more.unpacked;
+    if (entry->kind == CUBIN && !gpus_may_run(more.machine)) return more.unpacked;
     return packed_bytes(content, entry->bytes, &more, entry->kind);
 }
 

@@ -2,6 +2,8 @@
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +12,7 @@
 #include "fat.h"
 #include "holdings.h"
 #include "processes.h"
+#include "ptx.h"
 #include "stills.h"
 #include "weights.h"
 
@@ -56,9 +59,17 @@ void copies_free(struct copy *copies) {
     }
 }
 
+/* Once: the driver's own answer would be the same, and who reads that looks for the fault in the image. */
+static CUresult refuse(void) {
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        fprintf(stderr, "aliquot: code was not loaded: how much memory its variables take can't be read from it\n");
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
 /* Of what is good for nothing nothing is left. */
 static CUresult done_with(struct image *image, CUresult result) {
-    if (result == CUDA_SUCCESS && image->bytes > LARGEST_SIZE) result = CUDA_ERROR_INVALID_IMAGE;
+    if (result == CUDA_SUCCESS && image->bytes > LARGEST_SIZE) result = refuse();
     if (result == CUDA_SUCCESS) return result;
     copies_free(image->copies);
     *image = (struct image){0};
@@ -137,7 +148,7 @@ CUresult image_in_memory(struct image *image, const void *content) {
     if (is_cubin(content)) return done_with(image, add_copy(image, content, cubin_length(content)));
     if (is_wrapper(content)) return done_with(image, wrapped_in_memory(image, content));
     if (is_fat(content)) return done_with(image, add_fat(image, content));
-    if (!is_text(content)) return CUDA_ERROR_INVALID_IMAGE;
+    if (!is_text(content)) return refuse();
     return done_with(image, add_copy(image, content, strlen(content)));
 }
 

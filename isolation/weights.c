@@ -1,8 +1,6 @@
 #include "weights.h"
 
-#include <ctype.h>
 #include <elf.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "granules.h"
@@ -10,8 +8,6 @@
 bool is_cubin(const void *content) {
     return strncmp(content, ELFMAG, SELFMAG) == 0;
 }
-
-/* ------------------------------------------------------------------ cubins */
 
 /* Sections of a cubin that holds as many bytes; more than 65,279 of them are counted in the first. UINT64_MAX if their
  * table does not lie in it. */
@@ -25,20 +21,75 @@ static uint64_t sections_of(const unsigned char *image, uint64_t size, const Elf
     return count <= (size - head->e_shoff) / sizeof first ? count : UINT64_MAX;
 }
 
+/* Tables of a debugger are the one content that is known to stay out, and may be large. */
+static bool is_for_debuggers(const char *names, uint64_t size, uint32_t at) {
+    static const char *const known[] = {".debug_", ".nv_debug_"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (at < size && size - at > strlen(known[i]) && !strncmp(names + at, known[i], strlen(known[i]))) return true;
+    return false;
+}
+
+/* What is told to be loaded; and content and room that is not, for whether the driver goes by that or by names nobody
+ * tells. */
+static bool is_loaded(const Elf64_Shdr *section, const char *names, uint64_t size) {
+    if (section->sh_flags & SHF_ALLOC || section->sh_type == SHT_NOBITS) return true;
+    return section->sh_type == SHT_PROGBITS && !is_for_debuggers(names, size, section->sh_name);
+}
+
+static Elf64_Shdr section_at(const unsigned char *image, const Elf64_Ehdr *head, uint64_t number) {
+    Elf64_Shdr section;
+    memcpy(&section, image + head->e_shoff + number * sizeof section, sizeof section);
+    return section;
+}
+
+/* Where the names of its sections lie; nowhere if they don't lie in it. */
+static const char *names_of(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head, uint64_t sections,
+                            uint64_t *length) {
+    *length = 0;
+    if (head->e_shstrndx >= sections) return NULL;
+    Elf64_Shdr names = section_at(image, head, head->e_shstrndx);
+    if (names.sh_type == SHT_NOBITS || names.sh_offset > size || names.sh_size > size - names.sh_offset) return NULL;
+    *length = names.sh_size;
+    return (const char *)image + names.sh_offset;
+}
+
+static uint64_t add(uint64_t all, uint64_t bytes) {
+    return bytes > LARGEST_SIZE || all > LARGEST_SIZE ? UNKNOWN_WEIGHT : all + bytes;
+}
+
+static uint64_t bytes_of_sections(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head) {
+    uint64_t all = 0, length, sections = sections_of(image, size, head);
+    if (sections == UINT64_MAX) return UNKNOWN_WEIGHT;
+    const char *names = names_of(image, size, head, sections, &length);
+    for (uint64_t i = 0; i < sections; i++) {
+        Elf64_Shdr section = section_at(image, head, i);
+        if (is_loaded(&section, names, length)) all = add(all, section.sh_size);
+    }
+    return all;
+}
+
+static uint64_t bytes_of_segments(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head) {
+    uint64_t all = 0;
+    Elf64_Phdr segment;
+    if (!head->e_phnum) return 0;
+    if (head->e_phentsize != sizeof segment || head->e_phoff > size) return UNKNOWN_WEIGHT;
+    if (head->e_phnum > (size - head->e_phoff) / sizeof segment) return UNKNOWN_WEIGHT;
+    for (uint64_t i = 0; i < head->e_phnum; i++) {
+        memcpy(&segment, image + head->e_phoff + i * sizeof segment, sizeof segment);
+        uint64_t bytes = segment.p_memsz > segment.p_filesz ? segment.p_memsz : segment.p_filesz;
+        if (segment.p_type == PT_LOAD) all = add(all, bytes);
+    }
+    return all;
+}
+
+/* The larger of what sections and what segments say: both tell of the same. */
 uint64_t cubin_bytes(const unsigned char *image, uint64_t size) {
     Elf64_Ehdr head;
     if (size < sizeof head) return UNKNOWN_WEIGHT;
     memcpy(&head, image, sizeof head);
-    uint64_t all = 0, sections = sections_of(image, size, &head);
-    if (sections == UINT64_MAX) return UNKNOWN_WEIGHT;
-    for (uint64_t i = 0; i < sections; i++) {
-        Elf64_Shdr section;
-        memcpy(&section, image + head.e_shoff + i * sizeof section, sizeof section);
-        if (!(section.sh_flags & SHF_ALLOC)) continue;
-        if (section.sh_size > LARGEST_SIZE) return UNKNOWN_WEIGHT;
-        all += section.sh_size;
-    }
-    return all;
+    if (head.e_ident[EI_CLASS] == ELFCLASS32) return UNKNOWN_WEIGHT; /* its tables stand elsewhere */
+    uint64_t sections = bytes_of_sections(image, size, &head), segments = bytes_of_segments(image, size, &head);
+    return sections > segments ? sections : segments;
 }
 
 static void reach(uint64_t *end, uint64_t at, uint64_t bytes) {
@@ -46,168 +97,25 @@ static void reach(uint64_t *end, uint64_t at, uint64_t bytes) {
     if (at + bytes > *end) *end = at + bytes;
 }
 
+static void reach_segments(uint64_t *end, const unsigned char *image, const Elf64_Ehdr *head) {
+    Elf64_Phdr segment;
+    reach(end, head->e_phoff, (uint64_t)head->e_phnum * head->e_phentsize);
+    for (uint64_t i = 0; head->e_phentsize == sizeof segment && i < head->e_phnum; i++) {
+        memcpy(&segment, image + head->e_phoff + i * sizeof segment, sizeof segment);
+        reach(end, segment.p_offset, segment.p_filesz);
+    }
+}
+
 uint64_t cubin_length(const unsigned char *image) {
     Elf64_Ehdr head;
     memcpy(&head, image, sizeof head);
     uint64_t end = sizeof head, sections = sections_of(image, LARGEST_SIZE, &head);
-    reach(&end, head.e_phoff, (uint64_t)head.e_phnum * head.e_phentsize);
+    reach_segments(&end, image, &head);
     if (sections > LARGEST_SIZE / sizeof(Elf64_Shdr)) return end;
     reach(&end, head.e_shoff, sections * sizeof(Elf64_Shdr));
     for (uint64_t i = 0; i < sections; i++) {
-        Elf64_Shdr section;
-        memcpy(&section, image + head.e_shoff + i * sizeof section, sizeof section);
+        Elf64_Shdr section = section_at(image, &head, i);
         if (section.sh_type != SHT_NOBITS) reach(&end, section.sh_offset, section.sh_size);
     }
     return end;
-}
-
-/* ------------------------------------------------------------------ text */
-
-/* A word with its dots, or one character; nothing at the end. */
-struct token {
-    const char *at;
-    size_t length;
-};
-
-struct text {
-    const char *at, *end;
-};
-
-static void pass_to(struct text *text, const char *what) {
-    const char *found = memmem(text->at, (size_t)(text->end - text->at), what, strlen(what));
-    text->at = found ? found + strlen(what) : text->end;
-}
-
-static bool begins(const struct text *text, const char *what) {
-    return (size_t)(text->end - text->at) >= strlen(what) && strncmp(text->at, what, strlen(what)) == 0;
-}
-
-/* Spaces, remarks and strings say nothing of sizes. */
-static void pass_empty(struct text *text) {
-    for (const char *before = NULL; before != text->at;) {
-        before = text->at;
-        if (begins(text, "//"))
-            pass_to(text, "\n");
-        else if (begins(text, "/*"))
-            text->at += 2, pass_to(text, "*/");
-        else if (begins(text, "\""))
-            text->at++, pass_to(text, "\"");
-        else if (text->at < text->end && (isspace((unsigned char)*text->at) || !*text->at))
-            text->at++;
-    }
-}
-
-static bool in_word(char c) {
-    return isalnum((unsigned char)c) || strchr("._$%", c);
-}
-
-static struct token next_token(struct text *text) {
-    pass_empty(text);
-    struct token token = {.at = text->at};
-    while (text->at < text->end && *text->at && in_word(*text->at)) text->at++;
-    if (text->at == token.at && text->at < text->end) text->at++;
-    token.length = (size_t)(text->at - token.at);
-    return token;
-}
-
-static bool is(struct token token, const char *what) {
-    return token.length == strlen(what) && strncmp(token.at, what, token.length) == 0;
-}
-
-static bool is_register(struct token token) {
-    return token.length && *token.at == '%';
-}
-
-/* A whole number in C's notation, or UINT64_MAX. */
-static uint64_t number_of(struct token token) {
-    char digits[32], *end;
-    if (!token.length || token.length >= sizeof digits || !isdigit((unsigned char)*token.at)) return UINT64_MAX;
-    memcpy(digits, token.at, token.length);
-    digits[token.length] = 0;
-    if (digits[token.length - 1] == 'U') digits[token.length - 1] = 0;
-    bool binary = digits[0] == '0' && (digits[1] == 'b' || digits[1] == 'B');
-    uint64_t number = strtoull(digits + (binary ? 2 : 0), &end, binary ? 2 : 0);
-    return *end ? UINT64_MAX : number;
-}
-
-/* The bits that a word of a declaration is of: a type, or how many of it make a vector. 0 if it is neither. */
-static uint64_t bits_of_word(struct token token, char kind) {
-    size_t at = 1;
-    uint64_t number = 0;
-    if (token.length < 2 || *token.at != '.' || (kind == 'v') != (token.at[1] == 'v')) return 0;
-    while (at < token.length && isalpha((unsigned char)token.at[at])) at++;
-    for (; at < token.length && isdigit((unsigned char)token.at[at]) && number < 4096; at++)
-        number = 10 * number + (uint64_t)(token.at[at] - '0');
-    bool twice = at + 2 == token.length && token.at[at] == 'x' && token.at[at + 1] == '2';
-    return at == token.length ? number : twice ? 2 * number : 0;
-}
-
-struct declared {
-    uint64_t all, bits, vector, count;
-};
-
-static bool end_one(struct declared *told) {
-    uint64_t bytes = (told->bits + 7) / 8 * told->vector;
-    if (__builtin_mul_overflow(bytes, told->count, &bytes) || bytes > LARGEST_SIZE) return false;
-    told->all += bytes;
-    told->count = 1;
-    return told->all <= LARGEST_SIZE;
-}
-
-/* `[12]`, or `[]`, whose content stands behind. */
-static bool read_dimension(struct text *text, struct declared *told) {
-    struct token token = next_token(text);
-    if (is(token, "]")) return true;
-    uint64_t count = number_of(token);
-    if (count == UINT64_MAX || !is(next_token(text), "]")) return false;
-    return !__builtin_mul_overflow(told->count, count, &told->count);
-}
-
-/* Whether a declaration is over: by its own end, or that of the parameter that it stands in, or where code begins. */
-static bool ends(struct token token, int *open, bool value) {
-    if (is(token, "(") || (value && is(token, "{"))) ++*open;
-    if (is(token, ")") || is(token, "}")) --*open;
-    return is(token, ";") || *open < 0 || (!value && is(token, "{"));
-}
-
-static void read_word(struct token token, struct declared *told) {
-    uint64_t bits = bits_of_word(token, 0), vector = bits_of_word(token, 'v');
-    if (bits) told->bits = bits;
-    if (vector) told->vector = vector;
-}
-
-/* What stands behind `.global` or `.const`: `.align 8 .b8 name[12][34], other = 5`. An instruction that reads or writes
- * there has registers (`ld .global .u32 %r1, [%rd1]`), and takes nothing. */
-static uint64_t declaration(struct text *text) {
-    struct declared told = {.vector = 1, .count = 1};
-    int open = 0;
-    bool value = false;
-    for (struct token token = next_token(text); token.length; token = next_token(text)) {
-        if (is_register(token)) return told.all;
-        if (ends(token, &open, value)) break;
-        if (is(token, "=")) value = true;
-        if (open) continue;
-        if (is(token, ",")) {
-            if (!end_one(&told)) return UNKNOWN_WEIGHT;
-            value = false;
-        }
-        if (value) continue;
-        read_word(token, &told);
-        struct text behind = *text;
-        if (is(token, "[") && !is_register(next_token(&behind)) && !read_dimension(text, &told)) return UNKNOWN_WEIGHT;
-    }
-    return end_one(&told) ? told.all : UNKNOWN_WEIGHT;
-}
-
-uint64_t text_variables(const char *content, uint64_t length) {
-    struct text text = {content, content + length};
-    uint64_t all = 0;
-    for (struct token token = next_token(&text); token.length; token = next_token(&text)) {
-        if (!is(token, ".global") && !is(token, ".const")) continue;
-        uint64_t bytes = declaration(&text);
-        if (bytes > LARGEST_SIZE) return UNKNOWN_WEIGHT;
-        all += bytes;
-        if (all > LARGEST_SIZE) return UNKNOWN_WEIGHT;
-    }
-    return all;
 }

@@ -1,4 +1,4 @@
-/* How much device memory code and variables take, by what is written in a cubin or in text. No clock, no driver. */
+/* How much device memory code and variables take, by what is written in a cubin. No clock, no driver. */
 #ifndef ALIQUOT_WEIGHTS_H
 #define ALIQUOT_WEIGHTS_H
 
@@ -14,8 +14,5 @@ uint64_t cubin_bytes(const unsigned char *image, uint64_t size);
 
 /* How long a cubin is: as far as its tables and what they name go. */
 uint64_t cubin_length(const unsigned char *image);
-
-/* The variables that text (PTX) declares, without its code. */
-uint64_t text_variables(const char *text, uint64_t length);
 
 #endif

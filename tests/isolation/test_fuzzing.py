@@ -115,7 +115,8 @@ def test_an_account_that_is_scribbled_on_leads_nobody_astray(world: World, chanc
 def unpacker(isolation_cache: Path) -> Path:
     """What reads fat binaries, and what is packed in them, with sanitizers in it."""
     program = isolation_cache / "unpacker"
-    parts = [SOURCES / name for name in ("unlz4.c", "unzstd.c", "entropy.c", "fat.c", "weights.c")]
+    names = ("unlz4.c", "unzstd.c", "entropy.c", "fat.c", "weights.c", "ptx.c", "ptx_tokens.c")
+    parts = [SOURCES / name for name in names]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     command = ["gcc", *flags, f"-I{SOURCES}", "-o", program, TESTED / "unpacker.c", *parts]
     subprocess.run(list(map(str, command)), check=True, timeout=180)
@@ -141,6 +142,8 @@ TEXTS = [
     b".version 8.0\n.visible .global .align 4 .b8 one[4096], other[0x10];",
     b'.const .v4 .f32 all[12][3] = {1, {2}}; // .global\n/* ; */ .file 1 "a\\".cu"',
     b".entry f(.param .u64 .ptr .global .align 1 p) { ld.global.u32 %r1, [%rd1]; }",
+    b".global .align 8 .b8 x<9>, %y[(4*8)+(1<<3)-2/1]; .const[2] .u64 z[][2] = {{0}, {generic(x)}}; .section .dx { 1 }",
+    b'.target sm_80, debug .file 1 "a", 2 l: .loc 1 2 3, function_name f+4 /* */ @%p ld .global .u32 r1, [rd1]; // \n',
 ]
 
 
@@ -155,7 +158,7 @@ def test_sanitizers_find_nothing_in_what_reads_code(unpacker: Path, chance: rand
             one = chance.choice(known)
             how, content = ("4" if one.how == "lz4" else "z"), hostile(chance, one.content)
             flags = chance.choice([0x2000, 0x8000, 0xA000, 0])
-            fat = hostile(chance, fat_of(content, len(one.plain), flags, chance.choice([1, 2])))
+            fat = hostile(chance, fat_of(content, len(one.plain), flags, chance.choice([1, 2, 8])))
             text = hostile(chance, chance.choice(TEXTS))
             cases += [(how, len(one.plain), content), ("f", 0, fat), ("t", 0, text)]
         told = b"".join(how.encode() + struct.pack("<QQ", size, len(case)) + case for how, size, case in cases)

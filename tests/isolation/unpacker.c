@@ -7,6 +7,7 @@
 
 #include "devices.h"
 #include "fat.h"
+#include "ptx.h"
 #include "unpack.h"
 #include "weights.h"
 

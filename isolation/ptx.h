@@ -1,0 +1,10 @@
+/* How much device memory the variables take that text (PTX) declares, without its code. No clock, no driver. */
+#ifndef ALIQUOT_PTX_H
+#define ALIQUOT_PTX_H
+
+#include <stdint.h>
+
+/* UNKNOWN_WEIGHT where something is not understood that may be such a variable. */
+uint64_t text_variables(const char *text, uint64_t length);
+
+#endif
