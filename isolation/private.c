@@ -1,9 +1,10 @@
 /* cuGetExportTable: the driver's private functions, in tables that are known by a number each. CUDA's runtime needs them.
  *
  * No document has them; those who made drivers of their own have described what programs ask for. A table begins with
- * its size in bytes. Of those that were described two give memory: the runtime's, by three functions that load code (its
- * older versions load all of theirs so), and one that makes contexts. Whoever asks for these gets a copy of the table,
- * with ours in their place. All others are the driver's own. */
+ * its size in bytes. Of those that were described two give memory. The runtime's does by three functions that load code
+ * (its older versions load all of theirs so) and one that gives a GPU's primary context, the other by one that makes
+ * contexts. Whoever asks for these gets a copy of the table, with ours in their place. All others are the driver's own.
+ */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #define MOST_WORDS 4096U
 
-enum { LOAD_WRAPPED = 1, LOAD_WRAPPED_WITH = 6, LOAD_BARE_WITH = 8, CREATE_CONTEXT = 1 };
+enum { LOAD_WRAPPED = 1, GET_PRIMARY = 2, LOAD_WRAPPED_WITH = 6, LOAD_BARE_WITH = 8, CREATE_CONTEXT = 1 };
 enum { RUNTIME, CONTEXTS, TABLES };
 
 static const CUuuid known[TABLES] = {
@@ -74,6 +75,7 @@ static void **copy_table(int which, void *const *real) {
     memcpy(copy, real, bytes);
     if (which == RUNTIME) {
         put(copy, words, LOAD_WRAPPED, (void *)load_wrapped);
+        put(copy, words, GET_PRIMARY, (void *)cuDevicePrimaryCtxRetain);
         put(copy, words, LOAD_WRAPPED_WITH, (void *)load_wrapped_with);
         put(copy, words, LOAD_BARE_WITH, (void *)load_bare_with);
     } else {

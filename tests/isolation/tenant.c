@@ -290,6 +290,15 @@ static CUresult take_numbered(struct held *h, uint64_t bytes) {
     return CU(cuModuleLoadData)((CUmodule *)&h->value, &image);
 }
 
+/* One that tells by segments alone what is loaded. */
+static CUresult take_segment(struct held *h, uint64_t bytes) {
+    struct { Elf64_Ehdr head; Elf64_Phdr segment; } image = {
+        .head = {.e_phoff = sizeof image.head, .e_phentsize = sizeof image.segment, .e_phnum = 1},
+        .segment = {.p_type = PT_LOAD, .p_memsz = bytes}};
+    memcpy(image.head.e_ident, ELFMAG, SELFMAG);
+    return CU(cuModuleLoadData)((CUmodule *)&h->value, &image);
+}
+
 /* A fat binary around a cubin, as it is or packed. */
 struct fat_cubin {
     struct fat fat;
@@ -427,6 +436,14 @@ static CUresult take_text_vectors(struct held *h, uint64_t bytes) {
 
 static CUresult take_text_remark(struct held *h, uint64_t bytes) {
     return take_declared(h, ".version 8.0\n.visible .global /* ; = 0 */ .b8 small = 1, held[%llu];", bytes);
+}
+
+static CUresult take_text_dots(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0 .visible.global.align 4.b8 held[%llu];", bytes);
+}
+
+static CUresult take_text_percent(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0\n.visible .global .b8 small, %%held[%llu];", bytes);
 }
 
 /* In a fat binary, where no cubin fits the GPU. */
@@ -581,6 +598,7 @@ static const struct way {
     {"file", take_file, give_module},
     {"text", take_text, give_module},
     {"numbered", take_numbered, give_module},
+    {"segment", take_segment, give_module},
     {"wrapped", take_wrapped, give_module},
     {"packed", take_packed, give_module},
     {"packed-zstd", take_packed_zstd, give_module},
@@ -591,6 +609,8 @@ static const struct way {
     {"private-bare", take_private_bare, give_module},
     {"context-private", take_context_private, give_context},
     {"text-hex", take_text_hex, give_module},
+    {"text-dots", take_text_dots, give_module},
+    {"text-percent", take_text_percent, give_module},
     {"text-vectors", take_text_vectors, give_module},
     {"text-remark", take_text_remark, give_module},
     {"text-fat", take_text_fat, give_module},
@@ -918,6 +938,21 @@ static void import(const char *text, bool of_pool, bool old) {
                     : old   ? CU(cuIpcOpenMemHandle)(&address, handle, 1)
                             : CU(cuIpcOpenMemHandle_v2)(&address, handle, 1);
     printf("%d %llu\n", result, address);
+}
+
+/* Twice, what nobody can weigh. */
+static void load_unread(void) {
+    CUmodule module;
+    int first = CU(cuModuleLoadData)(&module, ".version 8.0\n.newspace .b8 held[100];");
+    printf("%d %d\n", first, CU(cuModuleLoadData)(&module, "\177Tile"));
+}
+
+/* By the private function that the runtime asks for it. */
+static void get_primary(void) {
+    CUresult (*get)(CUcontext *primary, CUdevice device) = private_function(&runtime_table, 2);
+    CUcontext primary = NULL;
+    CUresult result = CU(cuInit)(0) + get(&primary, 0);
+    printf("%d\n", result + CU(cuCtxSetCurrent)(primary));
 }
 
 static CUgreenCtx green;
@@ -1465,6 +1500,8 @@ static bool obey(const char *line) {
     else if (sscanf(line, "import %255s", name) == 1) import(name, false, false);
     else if (sscanf(line, "close %llu", &number) == 1) printf("%d\n", CU(cuIpcCloseMemHandle)(number));
     else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
+    else if (strcmp(word, "primary") == 0) get_primary();
+    else if (strcmp(word, "unread") == 0) load_unread();
     else if (strcmp(word, "green") == 0) make_green();
     else if (strcmp(word, "green-end") == 0) printf("%d\n", CU(cuGreenCtxDestroy)(green));
     else if (sscanf(line, "elsewhere %llu", &number) == 1) fill_elsewhere(number);

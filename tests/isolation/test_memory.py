@@ -16,8 +16,8 @@ WAYS = [
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
     *["context-attached", "exported", "exported-closed"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
-    *["numbered", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
-    *["text-hex", "text-vectors", "text-remark", "text-fat"],
+    *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
+    *["text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
     *["private", "private-with", "private-bare", "context-private"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]
@@ -118,6 +118,28 @@ def test_a_context_that_is_detached_is_gone_as_often_as_it_was_attached(world: W
         assert tenant.ask("detach") == "0"
         assert container.account().processes[tenant.process.pid] == (container.used,) == (CONTEXT,)
         tenant.ask("forget")
+
+
+def test_code_that_nobody_can_weigh_is_refused_with_a_word(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    """As by a driver that does not know it; that it was not the driver is said once."""
+    tenant = world.container(memory_mib=1000).run().started()
+    assert tenant.ask("unread") == "200 200"
+    assert capfd.readouterr().err.count("aliquot: code was not loaded") == 1
+
+
+def test_a_primary_context_that_the_runtime_gets_counts(world: World) -> None:
+    """By a function of its private table, which makes the context as any other does."""
+    small = world.container(memory_mib=CONTEXT // MIB - 1)
+    assert small.run().ask("primary") == OUT_OF_MEMORY
+    assert small.peak == 0
+    container = world.container(memory_mib=1000)
+    tenant = container.run()
+    assert tenant.ask("primary") == "0"
+    assert container.used == CONTEXT
+    assert container.account().processes[tenant.process.pid] == (CONTEXT,)
+    assert tenant.ask("release") == "0"
+    assert container.used == 0
+    assert container.account().processes[tenant.process.pid] == (0,)
 
 
 def test_a_green_context_counts_as_the_context_that_it_is_of(world: World) -> None:

@@ -145,12 +145,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
 
 /* ------------------------------------------------------------------ code */
 
-/* A cubin takes what its sections say, text what it declares, a fat binary what its one entry is, and a wrapper all
+/* A cubin takes what its sections say and its segments, text what it declares, a fat binary what its one entry is, and a wrapper all
  * fat binaries that it names. */
 static uint64_t cubin_bytes(const Elf64_Ehdr *head) {
     const Elf64_Shdr *sections = (const void *)((const char *)head + head->e_shoff);
-    uint64_t bytes = 0, count = head->e_shnum ? head->e_shnum : sections[0].sh_size;
+    uint64_t bytes = 0, count = head->e_shnum || !head->e_shoff ? head->e_shnum : sections[0].sh_size;
     for (uint64_t i = 0; i < count; i++) bytes += sections[i].sh_flags & SHF_ALLOC ? sections[i].sh_size : 0;
+    const Elf64_Phdr *segments = (const void *)((const char *)head + head->e_phoff);
+    for (int i = 0; i < head->e_phnum; i++) bytes += segments[i].p_memsz;
     return bytes;
 }
 

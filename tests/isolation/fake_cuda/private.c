@@ -19,7 +19,11 @@ static CUresult create(CUcontext *context, unsigned flags, CUdevice device) {
     return cuCtxCreate_v2(context, flags, device);
 }
 
-static const void *const runtime[9] = {(void *)sizeof runtime, load, NULL, NULL, NULL, NULL, load_with, NULL, load_bare};
+static CUresult primary(CUcontext *context, CUdevice device) {
+    return cuDevicePrimaryCtxRetain(context, device);
+}
+
+static const void *const runtime[9] = {(void *)sizeof runtime, load, primary, NULL, NULL, NULL, load_with, NULL, load_bare};
 static const void *const contexts[2] = {(void *)sizeof contexts, create};
 static const void *const others[] = {load, create, NULL};
 
