@@ -80,6 +80,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     links: dict[str, str] = {}
     health: Health = Health.HEALTHY
     reason: str = ""
+    # Degraded for what is the matter with the card, which it keeps whoever computes on it; heat comes with who does.
+    failing: bool = False
     # Made anew by a function, as `v` below: msgspec then always writes it, and equal inventories are equal texts.
     isolation: list[str] = msgspec.field(default_factory=lambda: [OBSERVE])
     # Why it offers less isolation than its node was told to.

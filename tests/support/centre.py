@@ -31,6 +31,11 @@ def sick(gpu: Gpu) -> Gpu:
     return msgspec.structs.replace(gpu, health=Health.SICK, reason="XID 79")
 
 
+def failing(gpu: Gpu) -> Gpu:
+    """The same GPU, degraded by what is the matter with the card."""
+    return msgspec.structs.replace(gpu, health=Health.DEGRADED, failing=True, reason="XID 94")
+
+
 def make_node(name: str, cards: Sequence[Gpu], *, cordoned: bool = False, ready: str = "True", **more: Any) -> Node:
     """A node as its kubelet and its agent have written it."""
     annotations = {NAMES.inventory: encode_inventory(Inventory(driver="580", gpus=tuple(cards)))}

@@ -14,7 +14,7 @@ from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
-from support.centre import NAMES, WALL
+from support.centre import NAMES, WALL, failing, gpus, make_node
 from support.queue_scenarios import A_QUARTER_OF_AN_HOUR, Pods, Step
 from support.queue_stage import Stage
 
@@ -91,6 +91,12 @@ class ReclaimStage(Stage):
                 self.leave(uid, grace=grace)
         self.evicted += asked
         return asked
+
+    def wear(self, bad: str, *, count: int = 2) -> None:
+        """That card of the first node's so many fails from now on."""
+        self.picture.node_seen(
+            make_node("n0", [failing(card) if card.uuid == bad else card for card in gpus("n0", count)])
+        )
 
     def leave(self, uid: str, *, grace: float = 30.0) -> None:
         """A pod is on the way out."""

@@ -21,6 +21,8 @@ class Ailment(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     event: EventKind | None = None
     number: int | None = None
+    # It is the card that fails, or an operator says so: who computes there has not brought it about.
+    of_card: bool = False
 
 
 class Throttling(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,11 +38,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     health: Health = Health.HEALTHY
     reason: str = ""
     since: float | None = None
+    # Degraded, and by something that is the matter with the card: whoever lies there is better off elsewhere.
+    failing: bool = False
 
 
 def worse(one: Verdict, other: Verdict) -> Verdict:
     """Of two that count for the same GPU the worse, of equals the first."""
-    return max(one, other, key=lambda each: _WORST_LAST.index(each.health))
+    worst = max(one, other, key=lambda each: _WORST_LAST.index(each.health))
+    fails = worst.health is Health.DEGRADED and (one.failing or other.failing)
+    return msgspec.structs.replace(worst, failing=fails)
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +66,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
         if not (found := self.on(uuid)):
             return Verdict(since=self.well.get(uuid))
         worst = max(found.values(), key=lambda one: (_WORST_LAST.index(one.health), -one.since))
-        return Verdict(health=worst.health, reason=worst.reason, since=worst.since)
+        fails = worst.health is Health.DEGRADED and any(one.of_card for one in found.values())
+        return Verdict(health=worst.health, reason=worst.reason, since=worst.since, failing=fails)
 
 
 def fallen_ill(book: Book, uuid: str, cause: str, ailment: Ailment) -> Book:

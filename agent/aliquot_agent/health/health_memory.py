@@ -13,8 +13,8 @@ from typing import Protocol
 import msgspec
 
 from aliquot_agent.gpus.model import EventKind
-from aliquot_agent.health.ailments import Ailment, Book, fallen_ill
-from aliquot_agent.health.judging import cause_of, judge
+from aliquot_agent.health.ailments import Book
+from aliquot_agent.health.judging import told
 from aliquot_agent.health.xids import Policy
 from aliquot_agent.whole_file import read_file, replace_file
 
@@ -49,12 +49,7 @@ def memory(book: Book) -> tuple[Remembered, ...]:
 def recalled(book: Book, remembered: tuple[Remembered, ...], *, policy: Policy) -> Book:
     """Write into the book what was remembered."""
     for one in remembered:
-        if (judged := judge(one.event, one.number, policy=policy)) is not None:
-            health, reason = judged
-            ailment = Ailment(
-                health=health, reason=reason, since=one.since, last=one.last, event=one.event, number=one.number
-            )
-            book = fallen_ill(book, one.uuid, cause_of(one.event, one.number), ailment)
+        book = told(book, one.uuid, one.event, one.number, since=one.since, last=one.last, policy=policy)
     return book
 
 

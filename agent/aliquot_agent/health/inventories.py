@@ -151,6 +151,7 @@ def _gpu(facts: GpuFacts, *, verdict: Verdict, isolation: Offered, context: int 
         links=facts.links,
         health=verdict.health,
         reason=verdict.reason,
+        failing=verdict.failing,
         isolation=list(isolation.modes),
         isolation_lack=isolation.lack,
         context=context,

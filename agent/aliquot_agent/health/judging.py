@@ -22,8 +22,8 @@ import msgspec
 
 from aliquot_agent.gpus.model import Discovery, EventKind, Fault, GpuEvent, GpuProblem, GpuUsage
 from aliquot_agent.health.ailments import Ailment, Book, Throttling, cured, fallen_ill
-from aliquot_agent.health.marks import CAUSES, Marks, named
-from aliquot_agent.health.xids import Effect, Policy, meaning
+from aliquot_agent.health.marks import CAUSES, DEGRADED, Marks, named
+from aliquot_agent.health.xids import Effect, Policy, is_of_card, meaning
 from aliquot_core.inventory import Health
 
 # Heat and power supply slow it down. A power cap that somebody chose, or idling, is nobody's trouble.
@@ -45,12 +45,25 @@ def heard(book: Book, event: GpuEvent, *, policy: Policy) -> Book:
         return fallen_ill(book, event.uuid, fault, _silence(f"the GPU is {fault}", now=event.at))
     if event.kind is EventKind.RECOVERY_ACTION and not event.number:
         return cured(book, event.uuid, _wanted_something, now=event.at)
-    judged = judge(event.kind, event.number, policy=policy)
-    if judged is None:
+    return told(book, event.uuid, event.kind, event.number, since=event.at, last=event.at, policy=policy)
+
+
+def told(
+    book: Book, uuid: str, kind: EventKind, number: int | None, *, since: float, last: float, policy: Policy
+) -> Book:
+    """Write down what an event makes of its GPU, if anything."""
+    if (judged := judge(kind, number, policy=policy)) is None:
         return book
-    health, reason = judged
-    told = Ailment(health=health, reason=reason, since=event.at, last=event.at, event=event.kind, number=event.number)
-    return fallen_ill(book, event.uuid, cause_of(event.kind, event.number), told)
+    ailment = Ailment(
+        health=judged[0],
+        reason=judged[1],
+        since=since,
+        last=last,
+        event=kind,
+        number=number,
+        of_card=kind is not EventKind.XID or is_of_card(number or 0),
+    )
+    return fallen_ill(book, uuid, _cause_of(kind, number), ailment)
 
 
 def judge(kind: EventKind, number: int | None, *, policy: Policy) -> tuple[Health, str] | None:
@@ -68,7 +81,7 @@ def judge(kind: EventKind, number: int | None, *, policy: Policy) -> tuple[Healt
     return None
 
 
-def cause_of(kind: EventKind, number: int | None) -> str:
+def _cause_of(kind: EventKind, number: int | None) -> str:
     """Each XID is an ailment of its own; of what the driver wants, the last word counts."""
     return f"{kind} {number}" if kind is EventKind.XID else str(kind)
 
@@ -151,7 +164,8 @@ def marked(book: Book, marks: Marks, *, gpus: Iterable[str], now: float) -> Book
             book = cured(book, uuid, lambda cause, _, gone=gone: cause in gone, now=now)  # type: ignore[misc]
         for cause, (health, reason) in said.items():
             if cause not in book.on(uuid):
-                book = fallen_ill(book, uuid, cause, Ailment(health=health, reason=reason, since=now, last=now))
+                ailment = Ailment(health=health, reason=reason, since=now, last=now, of_card=cause == DEGRADED)
+                book = fallen_ill(book, uuid, cause, ailment)
     return book
 
 

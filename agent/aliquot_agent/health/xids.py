@@ -54,6 +54,9 @@ _MEANINGS = {
 }
 _SICK = (46, 48, 62, 64, 74, 79, 95, 119, 120, 140)
 _DEGRADED = (63, 92, 94)
+# Of the card's memory, its links and itself, whatever the table makes of them: no program brings these about, and a
+# number that is not named may be any program's fault.
+_OF_CARD = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 140})
 # 154 comes with an event of its own, which says more.
 _IGNORED = (13, 31, 43, 45, 68, 69, 109, 154)
 
@@ -123,6 +126,11 @@ def policy(settings: HealthSettings, *, names: Names) -> Policy:
         throttled_for=settings.throttled_for,
         remedy=f"reset it if need be, then name it in the node annotation {names.clear_health}",
     )
+
+
+def is_of_card(xid: int) -> bool:
+    """Whether it is the card that fails, and not a program."""
+    return xid in _OF_CARD
 
 
 def meaning(xid: int) -> str:

@@ -30,7 +30,7 @@ _COLUMNS = 8
 # Column after column: what is asked of a node's GPUs together is then eight steps over long columns, not one for each
 # of 1,000 short rows (the least of each node: 3 us instead of 60).
 _ORDER: Literal["F"] = "F"
-_ARRAYS = ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded", "total", "cut")
+_ARRAYS = ("compute", "memory", "usable", "holders", "kind", "open", "closed", "degraded", "failing", "total", "cut")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +94,7 @@ class Cells:
     open: Bools
     closed: Bools
     degraded: Bools
+    failing: Bools
     total: Ints
     cut: Bools
     bindable: Bools
@@ -154,6 +155,8 @@ class Grid(Cells):
         self.open = _bools(_ROWS, _COLUMNS)
         self.closed = _bools(_ROWS, _COLUMNS)
         self.degraded = _bools(_ROWS, _COLUMNS)
+        # Degraded, and by what is the matter with the card itself.
+        self.failing = _bools(_ROWS, _COLUMNS)
         self.total = _ints(_ROWS, _COLUMNS)
         self.cut = _bools(_ROWS, _COLUMNS)
         self.bindable = np.zeros(_ROWS, dtype=np.bool_)
@@ -209,6 +212,7 @@ class Grid(Cells):
         usable, total, kind = gpu.usable.value, gpu.compute.value, kind_of(gpu)
         self.open[row, column] = gpu.health is not Health.SICK and not gpu.mig
         self.degraded[row, column] = gpu.health is Health.DEGRADED
+        self.failing[row, column] = gpu.failing and gpu.health is Health.DEGRADED
         self.usable[row, column] = usable
         self.total[row, column] = total
         self.cut[row, column] = kind.cut

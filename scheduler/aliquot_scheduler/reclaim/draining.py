@@ -1,8 +1,10 @@
-"""Takes pods off GPUs for nobody who waits: off those that are degraded, and off what is to stand empty.
+"""Takes pods off GPUs for nobody who waits: off those that fail, and off what is to stand empty.
 
-Off a degraded GPU everybody is moved who may be and has a place on healthy ones, whatever may be moved otherwise; who
-stays is told why. Whole GPUs or nodes are emptied where the operator says so (`queues.empties`), of the moves that are
-allowed within an hour. Room is kept for whoever comes in the place of one that goes, so nobody goes in vain.
+A GPU fails that is degraded by what is the matter with the card, and not by heat or power: these come with who computes
+there, and would go with it. Off such a one everybody is moved who may be and has a place on healthy ones, whatever may
+be moved otherwise; who stays is told why. Whole GPUs or nodes are emptied where the operator says so
+(`queues.empties`), of the moves that are allowed within an hour. Room is kept for whoever comes in the place of one
+that goes, so nobody goes in vain.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ class Draining:
         self._picture = picture
         self._settings = queues.register.settings
         # When to look again.
-        self._degraded_at = 0.0
+        self._failing_at = 0.0
         self._empties_at = 0.0
-        # Who lies on a degraded GPU and stays there (UIDs), and why.
+        # Who lies on a GPU that fails and stays there (UIDs), and why.
         self.staying: Mapping[str, str] = {}
 
     def anything(self, *, now: float, allowed: int) -> bool:
         """Whether there may be somebody to move; so many are allowed for what is emptied."""
-        if not self._any_degraded():
+        if not self._any_failing():
             self.staying = {}
         return self._drains(now) or self._empties(now, allowed)
 
@@ -57,30 +59,30 @@ class Draining:
             return 0
         return self._emptied(residents, now=now, allowed=allowed) if self._empties(now, allowed) else 0
 
-    # --- degraded GPUs -----------------------------------------------------------------------------------------------
-    def _any_degraded(self) -> bool:
+    # --- GPUs that fail -----------------------------------------------------------------------------------------------
+    def _any_failing(self) -> bool:
         grid = self._picture.grid
-        return self._settings.drain_degraded and bool((grid.degraded & (grid.holders > 0)).any())
+        return self._settings.drain_degraded and bool((grid.failing & (grid.holders > 0)).any())
 
     def _drains(self, now: float) -> bool:
-        return now >= self._degraded_at and self._any_degraded()
+        return now >= self._failing_at and self._any_failing()
 
     def _drained(self, residents: Residents, *, now: float) -> bool:
         """Whether anybody goes."""
         cards = self._queues.register.cards
-        moves = Mover(picture=self._picture, cards=cards, residents=residents).off_degraded(most=_MOST_AT_ONCE)
+        moves = Mover(picture=self._picture, cards=cards, residents=residents).off_failing(most=_MOST_AT_ONCE)
         self._go(moves, why="its GPU is degraded", now=now)
         if not moves:
-            self._degraded_at = now + _COOLDOWN
+            self._failing_at = now + _COOLDOWN
             ledger = self._queues.books.ledger
-            told = ((one.uid, _why_it_stays(one, residents, ledger=ledger)) for one in self._on_degraded())
+            told = ((one.uid, _why_it_stays(one, residents, ledger=ledger)) for one in self._on_failing())
             self.staying = {uid: why for uid, why in told if why}
         return bool(moves)
 
-    def _on_degraded(self) -> Iterator[Waiter]:
+    def _on_failing(self) -> Iterator[Waiter]:
         bound, grid = self._queues.register.inside.bound, self._picture.grid
         for name, known in self._picture.nodes.items():
-            columns = set(np.flatnonzero(grid.degraded[known.row]).tolist())
+            columns = set(np.flatnonzero(grid.failing[known.row]).tolist())
             for gpu, at in known.columns.items() if columns else ():
                 there = self._picture.holdings.on((name, gpu)) if at in columns else ()
                 yield from (bound[uid] for uid in there if uid in bound)

@@ -17,7 +17,6 @@ from math import inf
 import msgspec
 import numpy as np
 
-from aliquot_core.inventory import Health
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -101,10 +100,10 @@ class Mover:
             tried.add(place.node)
         return inf
 
-    def off_degraded(self, *, most: int) -> list[Move]:
-        """Those who lie on degraded GPUs and have a place elsewhere, least harm first."""
+    def off_failing(self, *, most: int) -> list[Move]:
+        """Those who lie on GPUs that fail and have a place elsewhere, least harm first."""
         found: list[Move] = []
-        there = [one for one in self._residents.by_uid.values() if self._is_degraded(one)]
+        there = [one for one in self._residents.by_uid.values() if self._is_failing(one)]
         for one in sorted(there, key=lambda one: (one.lost, one.uid)):
             if len(found) >= most:
                 break
@@ -162,11 +161,11 @@ class Mover:
                 rooms[known.row, known.columns[gpu]] = False
         return np.asarray(rooms.any(axis=1))
 
-    def _is_degraded(self, one: Resident) -> bool:
+    def _is_failing(self, one: Resident) -> bool:
         nodes = self._picture.nodes
         return any(
             (known := nodes.get(node)) is not None
             and gpu in known.columns
-            and known.inventory.gpus[known.columns[gpu]].health is Health.DEGRADED
+            and self._picture.grid.failing[known.row, known.columns[gpu]]
             for node, gpu in one.claims
         )

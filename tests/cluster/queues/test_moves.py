@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aliquot_core.grant import decode_grant
-from aliquot_core.inventory import Health, decode_inventory, encode_inventory
+from aliquot_core.inventory import decode_inventory, encode_inventory
 from cluster.guarded import asking
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
@@ -13,6 +13,7 @@ from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import queue
 from cluster.queues.going import ran_for
+from support.centre import failing
 
 NODE = "/api/v1/nodes/gpu1"
 HOURS = 7_200.0
@@ -40,9 +41,7 @@ def degrade(centre: PlayedCentre, gpus: set[str]) -> str:
     """Say of these GPUs that they are, as their agent would; what the node said before."""
     said: str = centre.api.get(NODE)["metadata"]["annotations"][NAMES.inventory]
     found = decode_inventory(said)
-    cards = tuple(
-        msgspec.structs.replace(gpu, health=Health.DEGRADED if gpu.uuid in gpus else gpu.health) for gpu in found.gpus
-    )
+    cards = tuple(failing(gpu) if gpu.uuid in gpus else gpu for gpu in found.gpus)
     text = encode_inventory(msgspec.structs.replace(found, gpus=cards))
     centre.api.patch(NODE, {"metadata": {"annotations": {NAMES.inventory: text}}})
     return said

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aliquot_agent.gpus.model import Discovery, DriverFacts, EventKind, Fault, GpuEvent, GpuFacts, GpuProblem, GpuUsage
-from aliquot_agent.health.ailments import Book, Verdict
+from aliquot_agent.health.ailments import Book, Verdict, worse
 from aliquot_agent.health.health_memory import HealthFile, Remembered, memory, recalled
 from aliquot_agent.health.judging import cleared, expired, heard, looked, marked, sampled
 from aliquot_agent.health.marks import Marks, read_marks
@@ -77,6 +77,40 @@ class TestXids:
     def test_the_table_decides(self, number: int, health: Health) -> None:
         """Fatal ones make it sick, a program's own fault nothing, an unknown number degraded."""
         assert heard(Book(), xid(number), policy=POLICY).of(A).health is health
+
+    @pytest.mark.parametrize("numbers", [(94,), (63, 9999), (9999,), (31,), (79,), (94, 79)])
+    def test_a_degraded_card_fails_only_by_what_the_table_names_of_cards(self, numbers: tuple[int, ...]) -> None:
+        """A number that is not named may be a program's fault; and of a sick card another word is said."""
+        book = Book()
+        for number in numbers:
+            book = heard(book, xid(number), policy=POLICY)
+        failing = numbers in {(94,), (63, 9999)}
+        assert book.of(A).failing is failing
+        # A restart of the agent changes nothing of it.
+        assert recalled(Book(), memory(book), policy=POLICY).of(A).failing is failing
+
+    def test_a_program_s_fault_that_an_operator_has_degrade_is_not_the_card_s(self) -> None:
+        """Else whoever writes a wrong pointer sends others away."""
+        told = policy(HealthSettings(xids=("31=degraded", "48=degraded")), names=NAMES)
+        assert not heard(Book(), xid(31), policy=told).of(A).failing
+        assert heard(Book(), xid(48), policy=told).of(A).failing
+
+    def test_heat_is_not_the_card_s_and_what_the_driver_or_an_operator_says_is(self) -> None:
+        """Heat goes where the work goes."""
+        hot = sampled(Book(), [usage(*HOT)], policy=POLICY, now=0.0, steady=0.0)
+        hot = sampled(hot, [usage(*HOT)], policy=POLICY, now=400.0, steady=400.0)
+        assert (hot.of(A).health, hot.of(A).failing) == (Health.DEGRADED, False)
+        wanted = heard(hot, event(EventKind.RECOVERY_ACTION, 4), policy=POLICY)
+        assert (wanted.of(A).health, wanted.of(A).failing) == (Health.DEGRADED, True)
+        marks = Marks(degraded=frozenset({B}), reasons={"marked": "so it is"})
+        marked_too = marked(hot, marks, gpus=[A, B], now=0.0)
+        assert [marked_too.of(each).failing for each in (A, B)] == [False, True]
+
+    def test_an_instance_fails_with_its_card(self) -> None:
+        """It is a part of it; heat of its own says nothing else."""
+        hot, failing = Verdict(health=Health.DEGRADED), Verdict(health=Health.DEGRADED, failing=True)
+        assert worse(hot, failing).failing
+        assert not worse(failing, Verdict(health=Health.SICK)).failing
 
     def test_settings_change_single_lines(self) -> None:
         """What is not named keeps its line."""
@@ -176,7 +210,7 @@ class TestRecovery:
         book = heard(heard(Book(), xid(48), policy=POLICY), xid(94, uuid=B), policy=POLICY)
         book = heard(book, xid(94, uuid=B, at=1000.0), policy=POLICY)
         almost = expired(book, policy=POLICY, now=4599.0)
-        assert almost.of(B) == Verdict(health=Health.DEGRADED, reason=book.of(B).reason, since=100.0)
+        assert almost.of(B) == Verdict(health=Health.DEGRADED, reason=book.of(B).reason, since=100.0, failing=True)
         later = expired(book, policy=POLICY, now=4600.0)
         assert (later.of(A).health, later.of(B).health) == (Health.SICK, Health.HEALTHY)
         soft = policy(HealthSettings(sick_for=60.0), names=NAMES)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_core.inventory import Health
 from aliquot_core.names import MIX, MOVED_KEY
 from aliquot_core.objects import OwnerReference, Pod
 from aliquot_kube.changes import Added
@@ -33,7 +32,7 @@ from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec
-from support.centre import NAMES, WALL, gpus, make_node
+from support.centre import NAMES, WALL, failing, gpus, make_node, sick
 from support.centre_means import means
 from support.clocks import VirtualClock
 from support.queue_stage import queue
@@ -680,7 +679,7 @@ def _on_a_degraded_card() -> Scene:
     stage.see(msgspec.structs.replace(stage.pods["b0"], metadata=meta))
     ((_, bad),) = stage.picture.holdings.of("b0")
     cards = gpus("n0", 5)
-    worn = [msgspec.structs.replace(card, health=Health.DEGRADED) if card.uuid == bad else card for card in cards]
+    worn = [failing(card) if card.uuid == bad else card for card in cards]
     stage.picture.node_seen(make_node("n0", worn))
     return scene
 
@@ -705,10 +704,7 @@ async def test_who_stays_on_a_degraded_gpu_is_told_why_once() -> None:
     assert told == [("pod-b0", f"{stays}it is kept by PodDisruptionBudget team/mine")]
     scene.api.budgets = []
     ((_, bad),) = scene.stage.picture.holdings.of("b0")
-    cards = [
-        msgspec.structs.replace(card, health=Health.DEGRADED if card.uuid == bad else Health.SICK)
-        for card in gpus("n0", 5)
-    ]
+    cards = [failing(card) if card.uuid == bad else sick(card) for card in gpus("n0", 5)]
     scene.stage.picture.node_seen(make_node("n0", cards))
     await scene.look(200)
     notes = [one["note"] for one in scene.api.events if one["reason"] == "StaysThere"]

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_core.inventory import Health
 from aliquot_scheduler.queues.room.recalling import drained_said, words_for, words_left, words_of_drained
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from support.centre import NAMES, gpus, make_node
+from support.centre import NAMES
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -138,12 +137,6 @@ def test_who_is_bound_says_no_more_than_is_kept() -> None:
     assert words_left("not of us", kept=()) == "not of us"
 
 
-def wear(stage: ReclaimStage, bad: str) -> None:
-    """A card is degraded."""
-    worn = [replace(card, health=Health.DEGRADED) if card.uuid == bad else card for card in gpus("n0", 2)]
-    stage.picture.node_seen(make_node("n0", worn))
-
-
 def draining() -> tuple[ReclaimStage, str, str]:
     """A half is moved off a degraded card, for nobody; which card that is, and on which it is to lie."""
     stage = ReclaimStage(QUEUES, nodes=(2,), moves_per_hour=10)
@@ -152,7 +145,7 @@ def draining() -> tuple[ReclaimStage, str, str]:
     stage.submit_made("half0", 50, by="job0", queue="blue", notes=APART)
     stage.run(after=1.0)
     ((_, bad),) = stage.picture.holdings.of("half0")
-    wear(stage, bad)
+    stage.wear(bad)
     assert stage.consolidate(after=3_600.0) == ["half0"]
     return stage, bad, _card(stage)
 
@@ -165,7 +158,7 @@ def put_down(stage: ReclaimStage) -> str:
 def drained_by(before: ReclaimStage, bad: str, words: str) -> ReclaimStage:
     """The next leader, who has read what was put down."""
     stage = next_leader(before)
-    wear(stage, bad)
+    stage.wear(bad)
     stage.queues.register.making_room.drained_before = words
     return stage
 

@@ -209,8 +209,7 @@ def test_whoever_lies_on_a_degraded_card_is_moved_off_it_and_nobody_onto_it() ->
     stage = Board(nodes=(2,))
     stage.scattered()
     ((_, bad),) = stage.lies("half0")
-    cards = [msgspec.structs.replace(gpu, health=_health(gpu, bad)) for gpu in gpus("n0", 2)]
-    stage.picture.node_seen(make_node("n0", cards))
+    stage.wear(bad)
     assert stage.consolidate(after=3_600.0) == ["half0"]
     assert stage.goes() == ["half0"]
     stage.submit_made("again", 50, by="job0", queue="blue", notes=APART)
@@ -220,10 +219,17 @@ def test_whoever_lies_on_a_degraded_card_is_moved_off_it_and_nobody_onto_it() ->
     assert stage.consolidate(after=3_600.0) == []
 
 
-def _worn(stage: ReclaimStage, bad: str, count: int) -> None:
-    """That card is degraded from now on."""
-    cards = [msgspec.structs.replace(gpu, health=_health(gpu, bad)) for gpu in gpus("n0", count)]
-    stage.picture.node_seen(make_node("n0", cards))
+def test_nobody_goes_off_a_card_that_is_slowed_down_by_heat() -> None:
+    """The heat would come along, and the next card be degraded by it."""
+    stage = Board(nodes=(2,), moves_per_hour=0)
+    stage.scattered(1)
+    ((_, bad),) = stage.lies("half0")
+    hot = [msgspec.structs.replace(card, health=_health(card, bad)) for card in gpus("n0", 2)]
+    stage.picture.node_seen(make_node("n0", hot))
+    assert stage.consolidate(after=3_600.0) == []
+    assert stage.consolidation.staying == {}
+    stage.wear(bad)
+    assert stage.consolidate(after=3_600.0) == ["half0"]
 
 
 @pytest.mark.parametrize(("drains", "moved"), [(True, ["half0"]), (False, [])])
@@ -232,7 +238,7 @@ def test_a_degraded_card_is_drained_though_nobody_is_moved_otherwise(drains: boo
     stage = Board(nodes=(2,), moves_per_hour=0, settings=QueueSettings(drain_degraded=drains))
     stage.scattered()
     ((_, bad),) = stage.lies("half0")
-    _worn(stage, bad, 2)
+    stage.wear(bad)
     assert stage.consolidate(after=3_600.0) == moved
     # Nobody goes twice, and whoever came back stays where it is.
     assert stage.goes() == moved
@@ -281,7 +287,7 @@ def test_whoever_can_t_lie_elsewhere_stays_on_a_degraded_card_and_is_told_why(na
     ((_, bad),) = stage.lies("it")
     # From now on it might lie beside the other one.
     stage.unpin("it")
-    _worn(stage, bad, 2)
+    stage.wear(bad)
     if "queues" in more:
         stage.queues.queues_seen({"blue": queue(**more["queues"]["blue"]), "red": queue()})
     budgets = [Budget(pods=frozenset({"it"}), allowed=0, name="team/mine")] if more.get("budget") else []
