@@ -27,11 +27,12 @@ from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.queues.waiting.waiter import Candidate
-from aliquot_scheduler.reclaim.draining import Draining, takes_again
+from aliquot_scheduler.reclaim.draining import Draining
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import MovePlan, Mover
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents
+from aliquot_scheduler.reclaim.returning import Returning
 
 # For whom no move helps is looked at again after so long, and whoever was moved stays for the same time at least.
 _COOLDOWN = 60.0
@@ -101,13 +102,7 @@ class Consolidation:
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide for one that waits, or else for nobody who does; what is decided stands in the register."""
         register = self._queues.register
-        ledger = register.books.ledger
-        again = {queue for queue in ledger.tree.nodes if takes_again(queue, ledger=ledger)}
-
-        def may_go(one: Resident, ran: float) -> bool:
-            return one.queue in again and _may_be_moved(one, ran)
-
-        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=may_go)
+        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
         allowed = self._allowance.at(now)
         clearing = self._for_one_that_waits(residents, now=now) if allowed else None
         if clearing is not None:
@@ -119,7 +114,8 @@ class Consolidation:
 
     def _for_one_that_waits(self, residents: Residents, *, now: float) -> Clearing | None:
         books, cards = self._queues.books, self._queues.register.cards
-        mover = Mover(picture=self._picture, cards=cards, residents=residents)
+        returning = Returning(register=self._queues.register, picture=self._picture, residents=residents)
+        mover = Mover(picture=self._picture, cards=cards, residents=residents, returning=returning)
         rules = Rules(ledger=books.ledger, cards=cards)
         for candidate in islice(self._candidates(now), _MOST_LOOKED_AT):
             self._vain[candidate.uid] = now + _COOLDOWN

@@ -9,12 +9,11 @@ that goes, so nobody goes in vain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.room.clearings import longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.refuges import controller_of
@@ -23,7 +22,9 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.emptying import Emptying
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.moving import Move, Mover
-from aliquot_scheduler.reclaim.residents import Residents
+from aliquot_scheduler.reclaim.pauses import Pauses
+from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.returning import Returning
 
 # Where nobody could be moved is looked at again after so long.
 _COOLDOWN = 60.0
@@ -38,6 +39,7 @@ class Draining:
         self._queues = queues
         self._picture = picture
         self._settings = queues.register.settings
+        self._pauses = Pauses()
         # When to look again.
         self._failing_at = 0.0
         self._empties_at = 0.0
@@ -46,6 +48,10 @@ class Draining:
 
     def anything(self, *, now: float, allowed: int) -> bool:
         """Whether there may be somebody to move; so many are allowed for what is emptied."""
+        refuges = self._queues.register.refuges
+        self._pauses.tell_time(now)
+        self._pauses.came_in_vain(refuges.in_vain, now=now)
+        refuges.in_vain.clear()
         if not self._any_failing():
             self.staying = {}
         return self._drains(now) or self._empties(now, allowed)
@@ -69,15 +75,25 @@ class Draining:
 
     def _drained(self, residents: Residents, *, now: float) -> bool:
         """Whether anybody goes."""
-        cards = self._queues.register.cards
-        moves = Mover(picture=self._picture, cards=cards, residents=residents).off_failing(most=_MOST_AT_ONCE)
+        mover = self._mover(residents)
+        moves = mover.off_failing(most=_MOST_AT_ONCE, may_go=self._may_go(now))
         self._go(moves, why="its GPU is degraded", now=now)
         if not moves:
             self._failing_at = now + _COOLDOWN
-            ledger = self._queues.books.ledger
-            told = ((one.uid, _why_it_stays(one, residents, ledger=ledger)) for one in self._on_failing())
+            told = ((one.uid, self._why_it_stays(one, residents, mover, now=now)) for one in self._on_failing())
             self.staying = {uid: why for uid, why in told if why}
         return bool(moves)
+
+    def _mover(self, residents: Residents) -> Mover:
+        cards, returning = self._queues.register.cards, self._returning(residents)
+        return Mover(picture=self._picture, cards=cards, residents=residents, returning=returning)
+
+    def _returning(self, residents: Residents) -> Returning:
+        return Returning(register=self._queues.register, picture=self._picture, residents=residents)
+
+    def _may_go(self, now: float) -> Callable[[Resident], bool]:
+        pauses = self._pauses
+        return lambda one: not pauses.are_left_alone(controller_of(one.waiter.pod), now=now)
 
     def _on_failing(self) -> Iterator[Waiter]:
         bound, grid = self._queues.register.inside.bound, self._picture.grid
@@ -87,13 +103,33 @@ class Draining:
                 there = self._picture.holdings.on((name, gpu)) if at in columns else ()
                 yield from (bound[uid] for uid in there if uid in bound)
 
+    def _why_it_stays(self, waiter: Waiter, residents: Residents, mover: Mover, *, now: float) -> str:
+        """Empty if it may go soon, or goes."""
+        if waiter.pod.metadata.deletion_timestamp:
+            return ""
+        if why := _why_never(waiter):
+            return why
+        if (one := residents.by_uid.get(waiter.uid)) is None:
+            return ""
+        if self._pauses.are_left_alone(controller_of(waiter.pod), now=now):
+            return "one of its controller was moved lately, and it is left alone for a while"
+        if not residents.let_go({one.uid}):
+            return f"it is kept by PodDisruptionBudget {', '.join(residents.budgets_over(one))}"
+        return mover.why_not_moved(one)
+
     # --- what is to stand empty --------------------------------------------------------------------------------------
     def _empties(self, now: float, allowed: int) -> bool:
         return self._settings.empties != "Nothing" and allowed > 0 and now >= self._empties_at
 
     def _emptied(self, residents: Residents, *, now: float, allowed: int) -> int:
-        cards, of_nodes = self._queues.register.cards, self._settings.empties == "Nodes"
-        emptying = Emptying(picture=self._picture, cards=cards, residents=residents, of_nodes=of_nodes)
+        emptying = Emptying(
+            picture=self._picture,
+            cards=self._queues.register.cards,
+            residents=residents,
+            returning=self._returning(residents),
+            may_go=self._may_go(now),
+            of_nodes=self._settings.empties == "Nodes",
+        )
         found = emptying.plan(most=allowed)
         if found is None:
             self._empties_at = now + _COOLDOWN
@@ -106,33 +142,19 @@ class Draining:
         register = self._queues.register
         grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
         until = now + grace + 2 * OVERDUE
+        owners = (controller_of(move.who.waiter.pod) for move in moves)
+        self._pauses.moved(owners, now=now, for_a_day=bool(together))
         register.refuges.open((move.to for move in moves), until=until, drains=why, whose=together)
 
 
-def takes_again(queue: str, *, ledger: Ledger) -> bool:
-    """Whether a queue lets in who comes in the place of one of its pods: else that one would go for nothing."""
-    node = ledger.tree.nodes.get(queue)
-    if node is None or node.stop:
-        return False
-    accounts = (ledger.accounts[name] for name in ledger.tree.path(queue))
-    return all(used <= most for one in accounts for used, most in zip(one.used, one.node.ceiling, strict=True))
-
-
-def _why_it_stays(waiter: Waiter, residents: Residents, *, ledger: Ledger) -> str:
-    """Empty if it may go soon, or goes."""
-    if waiter.pod.metadata.deletion_timestamp:
-        return ""
+def _why_never(waiter: Waiter) -> str:
+    """Why it is never moved, wherever there is room; empty if it may be."""
     for is_so, why in (
         (waiter.shape.firm, "it is never to be evicted (preemptible: false)"),
         (waiter.group is not None, "it is of a group, and of those nobody is moved"),
         (not controller_of(waiter.pod), "no controller would make it anew"),
         (not is_foreseen(waiter), "only kube-scheduler knows where else it may lie"),
-        (not takes_again(waiter.queue, ledger=ledger), "its queue would not let in who comes in its place"),
     ):
         if is_so:
             return why
-    if (one := residents.by_uid.get(waiter.uid)) is None:
-        return ""
-    if not residents.let_go({one.uid}):
-        return f"it is kept by PodDisruptionBudget {', '.join(residents.budgets_over(one))}"
-    return "no healthy GPU has room for it now"
+    return ""

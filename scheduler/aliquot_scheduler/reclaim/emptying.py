@@ -10,7 +10,7 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.room.clearings import GpuKey
 from aliquot_scheduler.reclaim.moving import Move, Mover
 from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.returning import Returning
 
 # Those are tried in one look where least is lost: each costs some searches, and nobody is answered meanwhile.
 _MOST_TRIED = 8
@@ -44,11 +45,22 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
 class Emptying:
     """One look at everything."""
 
-    def __init__(self, *, picture: Picture, cards: Cards, residents: Residents, of_nodes: bool) -> None:
-        """`residents` are those who may be moved; `of_nodes` whether whole nodes are to stand empty, or GPUs."""
+    def __init__(
+        self,
+        *,
+        picture: Picture,
+        cards: Cards,
+        residents: Residents,
+        returning: Returning,
+        may_go: Callable[[Resident], bool],
+        of_nodes: bool,
+    ) -> None:
+        """`residents` are those who may be moved at all; `of_nodes` whether whole nodes are to stand empty, or GPUs."""
         self._picture = picture
         self._cards = cards
+        self._returning = returning
         self._residents = residents
+        self._may_go = may_go
         self._of_nodes = of_nodes
 
     def plan(self, *, most: int) -> Emptied | None:
@@ -59,7 +71,13 @@ class Emptying:
             if not self._residents.let_go({one.uid for one in unit.there}):
                 continue
             shut = empty | unit.gpus
-            mover = Mover(picture=self._picture, cards=self._cards, residents=self._residents, shut=shut)
+            mover = Mover(
+                picture=self._picture,
+                cards=self._cards,
+                residents=self._residents,
+                returning=self._returning,
+                shut=shut,
+            )
             if moves := mover.all_of(self._residents.in_turn(unit.there)):
                 return Emptied(what=unit.what, moves=moves)
         return None
@@ -69,7 +87,11 @@ class Emptying:
         holdings, may = self._picture.holdings, self._residents.by_uid
         for what, gpus in self._units():
             uids = sorted({uid for gpu in gpus for uid in holdings.on(gpu)})
-            if uids and all(uid in may for uid in uids) and not any(map(holdings.kept, gpus)):
+            if (
+                uids
+                and all(uid in may and self._may_go(may[uid]) for uid in uids)
+                and not any(map(holdings.kept, gpus))
+            ):
                 yield _Unit(what=what, gpus=frozenset(gpus), there=tuple(may[uid] for uid in uids))
 
     def _units(self) -> Iterator[tuple[str, Sequence[GpuKey]]]:

@@ -6,12 +6,12 @@ is done, and the next node is tried. So all who go are placed again in the same 
 for whom they go.
 
 What must always hold: nobody is moved for whom no place was found; no two are given the same room; nobody is moved to a
-degraded GPU; the same state gives the same plan.
+degraded GPU, or whose successor the rules would not let in; the same state gives the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -23,6 +23,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.returning import Going, Returning
 from aliquot_scheduler.reclaim.scene import Scene
 from aliquot_scheduler.reclaim.search import Bounds, Search
 
@@ -63,12 +64,19 @@ class Mover:
     """One look at everything."""
 
     def __init__(
-        self, *, picture: Picture, cards: Cards, residents: Residents, shut: Collection[GpuKey] = frozenset()
+        self,
+        *,
+        picture: Picture,
+        cards: Cards,
+        residents: Residents,
+        returning: Returning,
+        shut: Collection[GpuKey] = frozenset(),
     ) -> None:
         """`residents` are those who may be moved, and to none of the GPUs of `shut`."""
         self._picture = picture
         self._cards = cards
         self._residents = residents
+        self._returning = returning
         self._scene = Scene(picture=picture, leaving=residents.leaving.values(), only_healthy=True, shut=shut)
         self._open = self._rows_but(shut)
         self._nobody = Residents([], gangs={}, leaving=residents.leaving.values())
@@ -93,24 +101,25 @@ class Mover:
             lost = sum(one.lost for one in search.victims.values())
             moves = self._moves(search.victims) if 0 < len(search.victims) <= most and lost <= pays else None
             search.undo()
-            if moves is not None:
+            if moves is not None and self._returning.let_in(_going(moves), beside=place):
                 return MovePlan(place=place, moves=moves)
             if lost > pays:
                 return lost
             tried.add(place.node)
         return inf
 
-    def off_failing(self, *, most: int) -> list[Move]:
+    def off_failing(self, *, most: int, may_go: Callable[[Resident], bool]) -> list[Move]:
         """Those who lie on GPUs that fail and have a place elsewhere, least harm first."""
         found: list[Move] = []
-        there = [one for one in self._residents.by_uid.values() if self._is_failing(one)]
+        there = [one for one in self._residents.by_uid.values() if self._is_failing(one) and may_go(one)]
         for one in sorted(there, key=lambda one: (one.lost, one.uid)):
             if len(found) >= most:
                 break
             if not self._residents.let_go({*(move.who.uid for move in found), one.uid}):
                 continue
             self._scene.goes(one)
-            if moves := self._moves({one.uid: one}):
+            moves = self._moves({one.uid: one}) or ()
+            if moves and self._return([*found, *moves]):
                 self._scene.comes(moves[0].to)
                 found += moves
             else:
@@ -120,6 +129,21 @@ class Mover:
             self._scene.stays(move.who)
         return found
 
+    def why_not_moved(self, one: Resident) -> str:
+        """Why one that may be moved stays on a GPU that fails."""
+        self._scene.goes(one)
+        going = _going(self._moves({one.uid: one}) or ())
+        self._scene.stays(one)
+        if not self._returning.lets_in_any_of(one.queue) or (going and not self._returning.let_in(going)):
+            return "its queue would not let in who comes in its place"
+        if not going:
+            return "no healthy GPU has room for it now"
+        return (
+            ""
+            if self._returning.leaves_owners_sound_room(going)
+            else "what is free of healthy GPUs is guaranteed to others"
+        )
+
     def all_of(self, there: Sequence[Resident]) -> tuple[Move, ...]:
         """A place for each of these, in their order; nobody's if one has none."""
         for one in there:
@@ -127,8 +151,10 @@ class Mover:
         moves = self._moves({one.uid: one for one in there}) or ()
         for one in there:
             self._scene.stays(one)
+        if not moves or not self._returning.let_in(_going(moves)):
+            return ()
         by_uid = {move.who.uid: move for move in moves}
-        return tuple(by_uid[one.uid] for one in there) if by_uid else ()
+        return tuple(by_uid[one.uid] for one in there)
 
     def _moves(self, victims: Mapping[str, Resident]) -> tuple[Move, ...] | None:
         """A place for each, for which nobody goes; None if one has none. Nothing is supposed any more afterwards."""
@@ -139,6 +165,11 @@ class Mover:
         moves = tuple(Move(who=one, to=place) for one, place in zip(line, search.places, strict=False))
         search.undo()
         return moves if found else None
+
+    def _return(self, moves: Sequence[Move]) -> bool:
+        """Of those who leave GPUs that fail, each the last beside those before it."""
+        going = _going(moves)
+        return self._returning.let_in(going) and self._returning.leaves_owners_sound_room(going)
 
     def _free_percent(self) -> int:
         """Of all healthy cards, once those have left who leave: no less than there is."""
@@ -169,3 +200,7 @@ class Mover:
             and self._picture.grid.failing[known.row, known.columns[gpu]]
             for node, gpu in one.claims
         )
+
+
+def _going(moves: Sequence[Move]) -> list[Going]:
+    return [(move.who, move.to) for move in moves]

@@ -78,6 +78,12 @@ class Outlook:
             self._again.stays(one)
             self._count(one.claims, sign=-1)
 
+    def lies(self, one: Resident, place: Place) -> None:
+        """One that was gone is there again, in another place."""
+        self.stays(one)
+        self._count(one.claims, sign=+1)
+        self._count(place.room, sign=-1)
+
     def comes(self, place: Place) -> None:
         """A pod lies there."""
         self._charge(place.waiter)

@@ -672,7 +672,7 @@ async def test_nobody_is_asked_before_it_is_told_for_whom() -> None:
 
 def _on_a_degraded_card() -> Scene:
     """One of the four lies there, would be made anew, and has another card to go to."""
-    scene = Scene(nodes=(5,))
+    scene = Scene({"red": queue(), "blue": queue()}, nodes=(5,))
     stage = scene.stage
     owner = OwnerReference(kind="Job", name="job", uid="job", controller=True)
     meta = msgspec.structs.replace(stage.pods["b0"].metadata, owner_references=[owner])
@@ -781,6 +781,7 @@ async def test_what_can_t_be_put_down_keeps_nobody_from_what_is_theirs(error: Ap
     scene = _on_a_degraded_card()
     scene.api.no_notebook = error
     await _until_one_is_to_move(scene)
+    scene.stage.queues.queues_seen(OWNER)
     scene.stage.submit("r0", 200, queue="red")
     await scene.look(5)
     assert "b3" in scene.api.tried

@@ -110,14 +110,23 @@ class Cards:
     # --- how much ----------------------------------------------------------------------------------------------------
     def stock(self) -> Stock:
         """Counted anew."""
-        grid = self._grid
-        usable = grid.open & ~grid.closed & grid.bindable[:, np.newaxis]
-        capacity, free = [], []
+        grid, capacity = self._grid, list[int]()
         for places in self._places():
-            there, left = grid.open & places, usable & places
+            there = grid.open & places
             capacity += [int(part.sum(where=there, dtype=np.int64)) for part in (grid.total, grid.usable)]
+        return Stock(capacity=tuple(capacity), free=self._all_free(grid.open))
+
+    def sound(self) -> tuple[int, ...]:
+        """What is free of GPUs that are not degraded."""
+        return self._all_free(self._grid.open & ~self._grid.degraded)
+
+    def _all_free(self, among: Bools) -> tuple[int, ...]:
+        grid, free = self._grid, list[int]()
+        usable = among & ~grid.closed & grid.bindable[:, np.newaxis]
+        for places in self._places():
+            left = usable & places
             free += [self._free(grid.compute, left, OWN_COMPUTE), self._free(grid.memory, left, OWN_MEMORY)]
-        return Stock(capacity=tuple(capacity), free=tuple(free))
+        return tuple(free)
 
     def _free(self, part: Ints, where: Bools, column: int) -> int:
         """The sum; of a node no more than kube-scheduler counts as left."""
@@ -184,6 +193,10 @@ class Cards:
         held = self.picture.holdings.of(pod.metadata.uid) if pod.spec.node_name else None
         if not held:
             return None
+        return self.amounts_of(held)
+
+    def amounts_of(self, held: Mapping[tuple[str, str], Claim]) -> tuple[int, ...]:
+        """What claims on these GPUs come to."""
         amounts = [0] * (2 + 2 * len(self._models))
         for (node, uuid), claim in held.items():
             known = self.picture.nodes.get(node)

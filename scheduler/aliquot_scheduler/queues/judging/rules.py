@@ -17,6 +17,7 @@ others up; only who is within its share, and has waited for long, holds others u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -123,14 +124,17 @@ class Rules:
             return Refusal(cause=Cause.QUOTA, queue=over[0].node.name, dimension=over[1])
         if candidate.firm and (unsure := self._ledger.unsure(queue, candidate.firm, capacity=self._stock.capacity)):
             return Refusal(cause=Cause.FIRM, queue=unsure[0], dimension=unsure[1])
-        return self._taken_from_others(candidate) or self._stands_back(candidate)
+        return self._taken_from_others(queue, amounts) or self._stands_back(candidate)
 
-    def _taken_from_others(self, candidate: Candidate) -> Refusal | None:
+    def takes_from_others(self, queue: str, amounts: Sequence[int]) -> bool:
+        """Whether so much more in a queue would take of what is held back for others."""
+        return self._taken_from_others(queue, amounts) is not None
+
+    def _taken_from_others(self, queue: str, amounts: Sequence[int]) -> Refusal | None:
         """No admission takes what is held back for others: it leaves enough, or takes only what is its own.
 
         And what others keep idle it takes by no guarantee either.
         """
-        queue, amounts = candidate.first.queue, candidate.amounts
         for dimension, free in enumerate(self._stock.free):
             held, amount = self._ledger.held_back(dimension), amounts[dimension]
             if not amount or (not held and dimension not in self._closed_dimensions):

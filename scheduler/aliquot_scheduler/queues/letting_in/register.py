@@ -188,7 +188,7 @@ class Register:
             case Change.LOOKS:
                 self._look_anew()
         self.taking_over.complete(now=now)
-        self.refuges.tell_time(now)
+        self.making_room.tell_time(now)
         self.standoffs.tell_time(now)
         self.stayers.tell_time(now)
         for gang in self.hall.in_vain.tell_time(now):

@@ -15,6 +15,7 @@ from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, 
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.recalling import drained_said, recalled, refuges_said
 from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
+from aliquot_scheduler.queues.room.yielding import is_demanded
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
@@ -91,6 +92,30 @@ class MakingRoom:
         self._let_stand_in_line(clearing)
         self.call_off_vain()
 
+    def tell_time(self, now: float) -> None:
+        """It is so late: room is kept no more for who has not come in time, and for who could not come by now."""
+        self.refuges.tell_time(now)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """What a borrower's successor would find is an owner's that demands it; who was not asked yet stays instead."""
+        for refuge in self.refuges if len(self.refuges) and self._is_anything_held() else ():
+            asked = refuge.uid not in self._inside.bound or self.clearings.was_asked(refuge.uid)
+            # Of who goes for another one it is decided with that one.
+            if not (asked or refuge.drains) or not self._is_demanded(refuge):
+                continue
+            if asked:
+                self.refuges.lapse(refuge.uid)
+            else:
+                self.refuges.refused(refuge.uid, going=self.clearings.was_asked)
+
+    def _is_anything_held(self) -> bool:
+        """Whether anybody demands a guarantee at all: seldom, and else nobody need be asked."""
+        return any(any(account.held) for account in self._books.ledger.accounts.values())
+
+    def _is_demanded(self, refuge: Refuge) -> bool:
+        return is_demanded(refuge, ledger=self._books.ledger, cards=self._planting.cards)
+
     def call_off_void(self, *, now: float) -> None:
         """Those whose time is over, or whose node is out."""
         for clearing in self.clearings:
@@ -128,6 +153,7 @@ class MakingRoom:
 
     def begin_for_substitute(self, waiter: Waiter, *, now: float) -> bool:
         """Whether one comes for somebody who was moved: the room that is kept for that one is for it."""
+        self._give_way()
         if not len(self.refuges) or (refuge := self.refuges.taken_by(waiter)) is None:
             return False
         alone = Candidate(members=(waiter,), amounts=waiter.amounts)

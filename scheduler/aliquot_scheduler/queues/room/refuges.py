@@ -20,7 +20,7 @@ import msgspec
 from aliquot_core.claims import Claim
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.room.clearings import Place, has_room
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place, has_room
 from aliquot_scheduler.queues.waiting.makers import controller
 from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter
 
@@ -58,6 +58,11 @@ class Refuge(msgspec.Struct, frozen=True, kw_only=True):
         """Of the one who is moved."""
         return self.moved.uid
 
+    @property
+    def room(self) -> dict[GpuKey, Claim]:
+        """By node and GPU."""
+        return {(self.node, gpu): claim for gpu, claim in self.claims.items()}
+
 
 class Refuges:
     """All that are open, by the UID of the one who is moved."""
@@ -65,6 +70,8 @@ class Refuges:
     def __init__(self, *, picture: Picture) -> None:
         self._picture = picture
         self._open: dict[str, Refuge] = {}
+        # Who makes pods for whom room was kept in vain (UIDs of controllers): whoever moves them takes note.
+        self.in_vain: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -105,7 +112,7 @@ class Refuges:
     def _keep(self, refuge: Refuge) -> None:
         self._open[refuge.uid] = refuge
         key = key_of(refuge.uid)
-        self._picture.keep(key, {(refuge.node, gpu): claim for gpu, claim in refuge.claims.items()})
+        self._picture.keep(key, refuge.room)
         # As the cards count it: what is written of one that is moved says no more of our resources.
         amounts = [(one.compute.value, one.memory.value, int(not one.compute.value)) for one in refuge.claims.values()]
         compute, memory, best_effort = (sum(column) for column in zip(*amounts, strict=True))
@@ -117,6 +124,12 @@ class Refuges:
         if self._open.pop(uid, None) is not None:
             self._picture.keep(key_of(uid), {})
             self._picture.hosts.keep_nothing(key_of(uid))
+
+    def lapse(self, uid: str) -> None:
+        """The one is moved, and nobody comes there in its place."""
+        if (refuge := self._open.get(uid)) is not None:
+            self.in_vain.add(refuge.moved.owner)
+            self.close(uid)
 
     def refused(self, uid: str, *, going: Callable[[str], bool]) -> None:
         """One that was to be moved is kept; who was to go with it for the same end, and is not `going`, stays too."""
@@ -148,7 +161,7 @@ class Refuges:
         for uid, refuge in list(self._open.items()):
             known = self._picture.nodes.get(refuge.node)
             if now >= refuge.until or known is None or known.out:
-                self.close(uid)
+                self.lapse(uid)
 
 
 def controller_of(pod: Pod) -> str:
