@@ -169,10 +169,10 @@ def test_a_turn_given_in_doubt_is_followed_by_three_times_as_much_for_others(
 
 def test_users_who_lose_turns_in_doubt_share_a_quarter_of_all_cards_time() -> None:
     """A turn of another waits until four times what one kept is over; not that of one who has lost a single one."""
-    stage = Stage({"a": queue(), "b": queue(limit=1)}, nodes=(4,), settings=QueueSettings(patience=3600.0))
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(4,), settings=QueueSettings(patience=3600.0))
     stage.submit("runs", 1, queue="b", user="other")
     stage.run()
-    stage.submit("waits", 1, queue="b", user="other")
+    stage.submit("waits", 400, queue="b", user="other", notes={"gpus": "4"})
     for users in ("uvw", "uv"):
         for user in users:
             stage.submit(user, 10, queue="a", user=user)

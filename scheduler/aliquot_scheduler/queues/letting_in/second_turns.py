@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import gt
 
+from aliquot_scheduler.queues.letting_in.rivals import Rivals
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.lost.lost_turns import LostTurns
 from aliquot_scheduler.queues.room.clearings import Clearings
@@ -13,6 +13,7 @@ from aliquot_scheduler.queues.said.tree import Vector
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
+from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Waiter, summed
 
 _NOTHING = (0, 0)
@@ -54,7 +55,7 @@ class SecondTurns:
         hall, tries = self._hall, self._lost_turns.tries
         standing = hall.lost(tries.times)
         trying = tries.trying(standing, self._inside.coming.values(), now=now)
-        others_wait = hall.in_line() > len(standing)
+        others_wait = Rivals(hall=hall, books=books).of_second_turns({one.queue for one in rested})
         again = tries.again(rested, trying, others_wait=others_wait, capacity=books.capacity, now=now)
         until, uids = tries.rest_on_until(others_wait=others_wait, now=now), {one.uid for one in again}
         for waiter in rested:
@@ -71,31 +72,26 @@ class SecondTurns:
         if not doubts:
             return
         coming = {one.whose for one in self._inside.coming.values() if one.uid not in self._lost_turns}
-        others_wait = len(lines) > 1 or any(len(line.users()) > 1 for line in lines.values())
-        below = self._lines_below(books=books)
-        for queue, line in lines.items():
-            if closed := doubts.closed(queue, line.users(), coming=coming, others_wait=others_wait, now=now):
-                line.closed = dict.fromkeys(closed, self._most(queue, below=below, books=books))
+        rivals = Rivals(hall=self._hall, books=books)
+        closed = [who for who in doubts.doubted() if who[0] in lines and who[1] in lines[who[0]].users()]
+        closed = [who for who in closed if who in coming or (doubts.pauses(who, now=now) and rivals.of(who))]
+        most = {who: self._most(who, rivals=rivals, books=books) for who in closed}
+        for (queue, user), amounts in most.items():
+            lines[queue].closed[user] = amounts
         self._keep_nothing_for_the_closed(now=now)
 
     def let_in(self, waiter: Waiter, *, books: Books) -> None:
         """One has come in: of a user in doubt no other does now that has lost no turn itself."""
         line = self._hall.lines.get(waiter.queue)
         if line and waiter.uid not in self._lost_turns and waiter.whose in self._lost_turns.doubts:
-            below = self._lines_below(books=books)
-            line.closed[waiter.user] = self._most(waiter.queue, below=below, books=books)
+            rivals = Rivals(hall=self._hall, books=books)
+            line.closed[waiter.user] = self._most(waiter.whose, rivals=rivals, books=books)
 
-    def _lines_below(self, *, books: Books) -> Counter[str]:
-        """In how many lines anybody waits below each queue, its own counted."""
-        path = books.ledger.tree.path
-        return Counter(name for queue in self._hall.lines for name in path(queue))
-
-    def _most(self, queue: str, *, below: Mapping[str, int], books: Books) -> Vector:
+    def _most(self, who: Whose, *, rivals: Rivals, books: Books) -> Vector:
         """What those may ask who come all the same: what of a guarantee is of use to nobody else who waits."""
-        tree, line = books.ledger.tree, self._hall.lines[queue]
-        accounts = [books.ledger.accounts[name] for name in tree.path(queue)[:-1]]
+        accounts = [books.ledger.accounts[name] for name in books.ledger.tree.path(who[0])[:-1]]
         owner = next((one for one in accounts if any(one.node.guarantee)), None)
-        if owner is None or below[owner.node.name] > 1 or len(line.users()) > 1:
+        if owner is None or rivals.of(who, below=owner.node.name):
             return _NOTHING
         return tuple(max(0, due - used) for due, used in zip(owner.node.due, owner.used, strict=False))
 

@@ -20,7 +20,7 @@ What must always hold: what becomes of others' pods is nothing to a user of whom
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -124,16 +124,18 @@ class Doubts:
         return over
 
     # --- questions ---------------------------------------------------------------------------------------------------
-    def closed(
-        self, queue: str, users: Iterable[str], *, coming: Container[Whose], others_wait: bool, now: float
-    ) -> list[str]:
-        """The users of a queue of whom nobody comes who has lost no turn; of those `coming` one is under way."""
-        doubted = [user for user in users if (queue, user) in self]
-        return [one for one in doubted if (queue, one) in coming or (others_wait and self._pauses((queue, one), now))]
+    def doubted(self) -> list[Whose]:
+        """All who are in doubt."""
+        return [who for who in self._doubts if who in self]
 
-    def _pauses(self, who: Whose, now: float) -> bool:
+    def pauses(self, who: Whose, *, now: float) -> bool:
+        """Whether nobody of a user in doubt comes now, if others wait."""
+        return now < self.paused_until(who)
+
+    def paused_until(self, who: Whose) -> float:
+        """Until when that is so."""
         doubt = self._doubts[who]
-        return now < doubt.until or (doubt.again and now < at_the_next(self._all_until))
+        return max(doubt.until, at_the_next(self._all_until) if doubt.again else -inf)
 
 
 def _settle(doubt: _Doubt, *, now: float) -> None:

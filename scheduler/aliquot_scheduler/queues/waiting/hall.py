@@ -130,10 +130,6 @@ class Hall:
         """Of these pods those who stand in a line."""
         return [self.lines[self._in_line[uid]].of(uid) for uid in times if uid in self._in_line]
 
-    def in_line(self) -> int:
-        """How many stand in lines."""
-        return len(self._in_line)
-
     def gang_changed(self, waiter: Waiter, *, books: Books) -> None:
         """Another number of its gang is in."""
         gang = waiter.gang
