@@ -217,6 +217,14 @@ def _queues(reign: Reign) -> Iterable[Metric]:
     for (queue, reason), count in sorted(reign.clerks.notices.reasons.items()):
         reasons.add_metric([queue, reason], count)
     yield reasons
+    doubted = GaugeMetricFamily(
+        "aliquot_queue_users_in_doubt",
+        "Users of a queue whose pods come one at a time, since turns of theirs led to nothing.",
+        labels=["queue"],
+    )
+    for queue, count in sorted(Counter(queue for queue, _ in reign.turns.register.lost_turns.doubts.doubted()).items()):
+        doubted.add_metric([queue], count)
+    yield doubted
     waits = SummaryMetricFamily(
         "aliquot_queue_wait_seconds", "How long pods waited until they were let in.", labels=["queue"]
     )

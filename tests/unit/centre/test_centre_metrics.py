@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from aliquot_scheduler.centre.metrics import CentreCollector
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.picture.signs import SILENT, UNHEARD
+from aliquot_scheduler.queues.lost.doubts import Kept
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.rules.limit import RuleTooSlowError
@@ -162,6 +163,17 @@ def test_who_waits_is_counted_by_the_word_in_the_conditions(reign: Reign) -> Non
     for reason, count in (("NoRoom", 3.0), ("OverLimit", 1.0), ("HeldBack", None)):
         labels = {"queue": "a", "reason": reason}
         assert told.get_sample_value("aliquot_queue_waiting_for_pods", labels) == count
+
+
+def test_users_in_doubt_are_counted_by_their_queue(reign: Reign) -> None:
+    """One whose turn was cut short is none yet."""
+    doubts = reign.turns.register.lost_turns.doubts
+    for user, lasted in (("u", 30.0), ("v", 30.0), ("w", 1.0)):
+        kept = Kept(amounts=(100, 1000), part=0.1, lasted=lasted)
+        doubts.came_to_nothing(("a", user), kept, pod=f"{user}/bad", again=False, now=30.0)
+    told = registered(reign)
+    assert told.get_sample_value("aliquot_queue_users_in_doubt", {"queue": "a"}) == 2.0
+    assert told.get_sample_value("aliquot_queue_users_in_doubt", {"queue": "b"}) is None
 
 
 def test_a_node_that_nobody_can_hear_is_not_out(reign: Reign) -> None:

@@ -28,6 +28,7 @@ from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
 from aliquot_scheduler.extender.metrics import CallMetrics
 from aliquot_scheduler.extender.verbs import Outcome, Verb
+from aliquot_scheduler.queues.lost.doubts import Kept
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.rules.judging import Rules
 from aliquot_scheduler.web.handshakes import FailedHandshakes
@@ -95,6 +96,8 @@ def of_the_centre(folder: Path) -> Iterable[Metric]:
     reign.clerks.queue_writer.latest = {"team": QueueStatus()}
     reign.turns.waits.add("team", 2.5)
     reign.clerks.notices.reasons.update({("team", "NoRoom"): 1})
+    kept = Kept(amounts=(100, 1000), part=1.0, lasted=30.0)
+    reign.turns.register.lost_turns.doubts.came_to_nothing(("team", "u"), kept, pod="u/bad", again=False, now=30.0)
     registry.register(CentreCollector(reign=lambda: reign, leads=lambda: True, over_use=lambda: (), ahead=lambda: 0.0))
     return registry.collect()
 

@@ -200,7 +200,7 @@ def test_what_is_promised_and_not_bound_is_said_with_its_number() -> None:
     assert f"{free}, and" in stage.queues.notice(waiter).message
 
 
-@pytest.mark.parametrize("word", ["MakingRoom", "Behind", "NobodyGoes", "GangWaits", "TurnLost"])
+@pytest.mark.parametrize("word", ["MakingRoom", "Behind", "NobodyGoes", "GangWaits", "TurnLost", "InDoubt"])
 def test_what_only_the_leader_remembers_is_read_in_its_last_word(word: str) -> None:
     """Until it writes another one; and what hangs on numbers is worked out by those of the moment."""
     plan = plan_for(FREE_FOR_ALL)

@@ -38,6 +38,8 @@ class SecondTurns:
         self._clearings = clearings
         self._memory = memory
         self._stand_in_line = stand_in_line
+        # The users in doubt who wait, and what those of their pods may ask that come all the same.
+        self._doubted: dict[Whose, Vector] = {}
 
     def end_rests(self, *, books: Books, now: float) -> None:
         """Who has rested long enough joins the line; of those who have lost turns as many as may try at a time."""
@@ -69,15 +71,16 @@ class SecondTurns:
         doubts, lines = self._lost_turns.doubts, self._hall.lines
         for line in lines.values():
             line.closed = {}
+        self._doubted.clear()
         if not doubts:
             return
         coming = {one.whose for one in self._inside.coming.values() if one.uid not in self._lost_turns}
         rivals = Rivals(hall=self._hall, books=books)
-        closed = [who for who in doubts.doubted() if who[0] in lines and who[1] in lines[who[0]].users()]
-        closed = [who for who in closed if who in coming or (doubts.pauses(who, now=now) and rivals.of(who))]
-        most = {who: self._most(who, rivals=rivals, books=books) for who in closed}
-        for (queue, user), amounts in most.items():
-            lines[queue].closed[user] = amounts
+        standing = [who for who in doubts.doubted() if who[0] in lines and who[1] in lines[who[0]].users()]
+        self._doubted = {who: self._most(who, rivals=rivals, books=books) for who in standing}
+        for who, most in self._doubted.items():
+            if who in coming or (doubts.pauses(who, now=now) and rivals.of(who)):
+                lines[who[0]].closed[who[1]] = most
         self._keep_nothing_for_the_closed(now=now)
 
     def let_in(self, waiter: Waiter, *, books: Books) -> None:
@@ -85,7 +88,17 @@ class SecondTurns:
         line = self._hall.lines.get(waiter.queue)
         if line and waiter.uid not in self._lost_turns and waiter.whose in self._lost_turns.doubts:
             rivals = Rivals(hall=self._hall, books=books)
-            line.closed[waiter.user] = self._most(waiter.whose, rivals=rivals, books=books)
+            self._doubted[waiter.whose] = most = self._most(waiter.whose, rivals=rivals, books=books)
+            line.closed[waiter.user] = most
+
+    def is_doubted(self, waiter: Waiter) -> bool:
+        """Whether its user's turns that led to nothing bear on it: not if it has lost one itself, which tries again."""
+        most = self._doubted.get(waiter.whose)
+        return most is not None and self._asks_more(waiter, most)
+
+    def _asks_more(self, waiter: Waiter, most: Vector) -> bool:
+        asked = summed(self._hall.lines[waiter.queue].mates(waiter)) if waiter.gang else waiter.amounts
+        return waiter.uid not in self._lost_turns and any(map(gt, asked, most))
 
     def _most(self, who: Whose, *, rivals: Rivals, books: Books) -> Vector:
         """What those may ask who come all the same: what of a guarantee is of use to nobody else who waits."""
@@ -99,7 +112,6 @@ class SecondTurns:
         """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
         for waiter in filter(None, map(self._hall.standing, self._memory.patience.impatient(now=now))):
             line = self._hall.lines[waiter.queue]
-            asked = summed(line.mates(waiter)) if waiter.gang else waiter.amounts
-            most = line.closed.get(waiter.user, asked)
-            if waiter.uid not in self._lost_turns and any(map(gt, asked, most)):
+            most = line.closed.get(waiter.user)
+            if most is not None and self._asks_more(waiter, most):
                 self._memory.forget(waiter.uid)

@@ -42,14 +42,28 @@ class Kept(NamedTuple):
     lasted: float
 
 
+class Debt(NamedTuple):
+    """Of a user in doubt: what is owed, of compute and memory in each second; and for how long at most."""
+
+    owes: Sequence[float]
+    # Whose turn was the last that led to nothing (`namespace/name`), and when it did.
+    pod: str
+    last: float
+    # Until when nobody comes, if others wait who could use what that one would take.
+    pauses: float
+    # Until when at most, if no other turn of theirs leads to nothing.
+    ends: float
+
+
 class _Doubt(msgspec.Struct, kw_only=True):
     """Of a user in a queue."""
 
     # Since when it is in doubt, and whether a turn has led to nothing that was given in it.
     since: float | None = None
     again: bool = False
-    # When a turn led to nothing last, and until when no other pod comes.
+    # When a turn led to nothing last, of which pod, and until when no other pod comes.
     last: float
+    pod: str = ""
     until: float
     # How long such turns lasted, together.
     lasted: float = 0.0
@@ -78,15 +92,15 @@ class Doubts:
         return doubt is not None and doubt.since is not None
 
     # --- events ------------------------------------------------------------------------------------------------------
-    def came_to_nothing(self, who: Whose, kept: Kept, *, again: bool, now: float) -> None:
-        """A turn of theirs did that kept so much; `again`: of a pod that has lost one before."""
+    def came_to_nothing(self, who: Whose, kept: Kept, *, pod: str, again: bool, now: float) -> None:
+        """A turn of theirs did that kept so much; `again`: the pod has lost one before."""
         doubt = self._doubts.setdefault(
             who, _Doubt(last=now, until=now, owes=[0.0] * _KINDS, at=now, holds=[0] * _KINDS)
         )
         _settle(doubt, now=now)
         for kind in range(_KINDS):
             doubt.owes[kind] += kept.amounts[kind] * kept.lasted
-        doubt.last, doubt.lasted = now, doubt.lasted + kept.lasted
+        doubt.last, doubt.pod, doubt.lasted = now, pod, doubt.lasted + kept.lasted
         if doubt.since is None and doubt.lasted < PROMISE:
             return
         began = now - kept.lasted
@@ -130,11 +144,16 @@ class Doubts:
 
     def pauses(self, who: Whose, *, now: float) -> bool:
         """Whether nobody of a user in doubt comes now, if others wait."""
-        return now < self.paused_until(who)
+        return now < self._paused_until(self._doubts[who])
 
-    def paused_until(self, who: Whose) -> float:
-        """Until when that is so."""
+    def debt(self, who: Whose, *, now: float) -> Debt:
+        """What a user in doubt is told."""
         doubt = self._doubts[who]
+        _settle(doubt, now=now)
+        pauses, ends = self._paused_until(doubt), doubt.last + FADES
+        return Debt(owes=tuple(doubt.owes), pod=doubt.pod, last=doubt.last, pauses=pauses, ends=ends)
+
+    def _paused_until(self, doubt: _Doubt) -> float:
         return max(doubt.until, at_the_next(self._all_until) if doubt.again else -inf)
 
 

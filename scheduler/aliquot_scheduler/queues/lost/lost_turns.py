@@ -54,7 +54,7 @@ class LostTurns:
         again = waiter.uid in self.tries.times
         part = max(waiter.amounts[dim] / max(1, capacity[dim]) for dim in (COMPUTE, MEMORY))
         kept = Kept(amounts=waiter.amounts, part=part, lasted=lasted)
-        self.doubts.came_to_nothing(waiter.whose, kept, again=again, now=now)
+        self.doubts.came_to_nothing(waiter.whose, kept, pod=waiter.pod.key, again=again, now=now)
         self.claims.lost(waiter)
 
     def bound(self, waiter: Waiter, *, now: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from typing import NamedTuple
 
 import msgspec
@@ -16,16 +17,20 @@ from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod, PodCondition
+from aliquot_core.quantities import WHOLE
 from aliquot_scheduler.fit.counted import blames
 from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.telling.why import (
+    IN_DOUBT,
     MAKING_ROOM,
     NO_NODE,
     NOBODY_GOES,
     TURN_LOST,
+    WAITING,
     Why,
     as_shown,
     says_shown,
@@ -36,6 +41,8 @@ from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
+
+_GIBI = 1024
 
 
 class Gist(NamedTuple):
@@ -69,6 +76,22 @@ def turn_lost(register: Register, pod: Pod) -> str:
     if not register.lost_turns.rests.rests_unheard(uid):
         return lost
     return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
+
+
+def in_doubt(register: Register, waiter: Waiter) -> str:
+    """Of a pod of a user in doubt; when, by the clock on the wall."""
+    queue, user = whose = waiter.whose
+    now, wall_ahead = register.now, register.growth.wall_ahead
+    debt = register.lost_turns.doubts.debt(whose, now=now)
+    last, ends = second_time(debt.last + wall_ahead), second_time(debt.ends + wall_ahead)
+    pauses = f", and while others wait none before {second_time(debt.pauses + wall_ahead)}" if debt.pauses > now else ""
+    compute, memory = ceil(debt.owes[COMPUTE] / WHOLE.value), ceil(debt.owes[MEMORY] / _GIBI)
+    return (
+        f"turns of its user {user} in queue {queue} led to nothing, that of {debt.pod} last, at {last}, so the user's"
+        f" other pods come one at a time{pauses}, until what was kept for nothing is paid:"
+        f" {counted(compute, 'GPU-second')} and {counted(memory, 'GiB-second')} of memory, by pods of theirs that run"
+        f" meanwhile; until {ends} at the latest, if no other turn leads to nothing"
+    )
 
 
 def why_nowhere(register: Register, waiter: Waiter) -> str:
@@ -203,6 +226,15 @@ class _Leader:
     def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
         standoff = self._register.standoffs.of(waiter)
         return Why(NOBODY_GOES, lambda: f"{found.sentence()}; {standoff}") if standoff else None
+
+    def in_doubt(self, waiter: Waiter, found: Why) -> Why | None:
+        register = self._register
+        if not register.second_turns.is_doubted(waiter):
+            return None
+        if found.word == WAITING or waiter.user in register.hall.lines[waiter.queue].closed:
+            # It was not looked at.
+            return Why(IN_DOUBT, partial(in_doubt, register, waiter))
+        return Why(IN_DOUBT, lambda: f"{in_doubt(register, waiter)}; {found.sentence()}")
 
     def shown_in_vain(self, waiter: Waiter) -> str:
         register, showing = self._register, self._register.showings.of(waiter.uid)

@@ -15,6 +15,7 @@ from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.why import (
     BEHIND,
     GANG_WAITS,
+    IN_DOUBT,
     MAKING_ROOM,
     NOBODY_GOES,
     OF_ROOM,
@@ -104,6 +105,10 @@ class _Reader:
     def nobody_goes(self, waiter: Waiter, found: Why) -> Why | None:
         del found
         return self._leaders(waiter, {NOBODY_GOES})
+
+    def in_doubt(self, waiter: Waiter, found: Why) -> Why | None:
+        del found
+        return self._leaders(waiter, {IN_DOUBT})
 
     def shown_in_vain(self, waiter: Waiter) -> str:
         showing, spec = self._standing.showing(waiter), self.books.ledger.tree.nodes[waiter.queue].spec

@@ -22,6 +22,7 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 NO_NODE_CAME = "NoNodeCame"
 TURN_LOST, MAKING_ROOM, BEHIND, NOBODY_GOES = "TurnLost", "MakingRoom", "Behind", "NobodyGoes"
+IN_DOUBT = "InDoubt"
 NO_ROOM, NO_NODE, GANG_WAITS, WAITING = "NoRoom", "NoNode", "GangWaits", "Waiting"
 NO_QUEUE_FOR_IT, NEVER_FITS = "NoQueue", "NeverFits"
 # These hang on what nodes and GPUs have, of which there is more to say than of queues.
@@ -36,6 +37,8 @@ _WORDS = {
     Cause.NODES: NO_NODE,
 }
 _OF_OTHERS = frozenset({Cause.FIRM, Cause.HELD_BACK})
+# What a user's doubt counts before: it would not come in though that ended.
+_OF_THE_MOMENT = frozenset({WAITING, NO_ROOM, NO_NODE, GANG_WAITS, BEHIND})
 # Where another node would be of use.
 _OF_NODES = frozenset({Cause.CARDS, Cause.NODES, Cause.HELD_BACK})
 
@@ -115,6 +118,10 @@ class Knowledge(Protocol):
         """That others have borrowed what it is guaranteed and nobody goes, beside this; None where that is not so."""
         ...
 
+    def in_doubt(self, waiter: Waiter, found: Why) -> Why | None:
+        """That turns of its user's led to nothing and its others come one by one, beside this; None if not so."""
+        ...
+
     def shown_in_vain(self, waiter: Waiter) -> str:
         """That it was shown to a cluster autoscaler for its time, and when it is again; empty if that is not so."""
         ...
@@ -152,9 +159,15 @@ def _of_a_candidate(waiter: Waiter, knows: Knowledge) -> Why:
     refusal, together = knows.refusal(waiter), knows.books.runs.still_needed(waiter)
     if found := knows.passed(waiter) if refusal is None or refusal.cause is Cause.CARDS else None:
         return found
+    found = (
+        _refused(waiter, refusal, knows, together=together)
+        if refusal
+        else Why(WAITING, partial(str, "it waits for its turn"))
+    )
+    if found.word in _OF_THE_MOMENT and (doubt := knows.in_doubt(waiter, found)):
+        return doubt
     if refusal is None:
-        return Why(WAITING, partial(str, "it waits for its turn"))
-    found = _refused(waiter, refusal, knows, together=together)
+        return found
     if (other := knows.nobody_goes(waiter, found)) or refusal.cause not in _OF_NODES:
         return other or found
     vain = knows.shown_in_vain(waiter)
