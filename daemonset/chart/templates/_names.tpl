@@ -105,10 +105,6 @@ volumeMounts:
 c.?resources.?limits.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/'))
 || c.?resources.?requests.orValue({}).exists(r, r.startsWith('{{ .Values.domain }}/')))
 {{- end }}
-{{- /* What is said of an annotation that a leader alone writes. Whoever copies or restores a pod has written none by hand. */ -}}
-{{- define "ours" -}}
-is written by Aliquot's scheduler only: leave it out of a pod that you create, copy or restore, and as it is on one that is there
-{{- end }}
 {{- /* Of writes on pods and their status, those by which a kube-scheduler sends a victim away: it tells it first, by the
 condition DisruptionTarget, then deletes it. Neither names the pod for which it is. Where the first is refused no condition
 stays on a pod that lives, by which a Job would not count its next failure. */ -}}

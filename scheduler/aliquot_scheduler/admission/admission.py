@@ -18,7 +18,7 @@ from aliquot_core.names import Names
 from aliquot_core.request import NO_USE, asks
 from aliquot_kube.errors import ApiError
 from aliquot_scheduler.admission.landscape import Plans
-from aliquot_scheduler.admission.mutation import mutate, taken_off
+from aliquot_scheduler.admission.mutation import mutate, pinned, taken_off
 from aliquot_scheduler.admission.places import judge_place
 from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
@@ -64,7 +64,8 @@ class Admission:
         if problems:
             return _refused(review, problems)
         patch = mutate(review.pod, review.document, names=self._names, scheduler_name=self._settings.scheduler_name)
-        return encode_allowed(review.uid, patch=patch, warnings=list(taken_off(review.pod, names=self._names)))
+        told = [*taken_off(review.pod, names=self._names), *pinned(review.pod, names=self._names)]
+        return encode_allowed(review.uid, patch=patch, warnings=told)
 
     async def validating(self, body: bytes) -> bytes:
         """Refuse what can't be meant, and changes that come too late."""

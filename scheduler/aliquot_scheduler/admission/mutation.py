@@ -69,6 +69,13 @@ def taken_off(pod: Pod, *, names: Names) -> Iterator[str]:
             yield f"{sort} {container.name}: {name} is taken off, since label {names.use}: {NO_USE} declines slices"
 
 
+def pinned(pod: Pod, *, names: Names) -> Iterator[str]:
+    """A warning that it goes to one node only: whoever copies a pod that runs has rarely chosen that."""
+    node = pod.spec.node_name
+    if node and asks(pod, names=names) and pod.metadata.labels.get(names.use) != NO_USE:
+        yield f"spec.nodeName: the pod waits for node {node} and starts on no other; leave it out of a copy"
+
+
 def _best_effort(document: Mapping[str, Any], *, names: Names) -> Iterator[Operation]:
     for path, container in _containers(document):
         resources = container.get("resources", {})

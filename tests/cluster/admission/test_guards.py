@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,8 +125,34 @@ def test_a_copy_of_a_pod_is_told_what_to_leave_out(cluster: ClusterHarness, guar
     copy["metadata"]["annotations"] = held
     said = guarded.refusal(copy)
     assert f"the annotation {NAMES.grant} is written by Aliquot's scheduler only: leave it out of a pod" in said
-    copy["metadata"]["annotations"] = {key: text for key, text in held.items() if f"annotation {key} is" not in said}
+    copy["metadata"]["annotations"] = {key: text for key, text in held.items() if key not in said}
     assert guarded.refusal(copy) == ""
+
+
+STORED = sorted((Path(__file__).parents[2] / "support" / "earlier").glob("*/objects.json"))
+
+
+def test_all_that_a_leader_wrote_on_a_pod_is_told_at_once(guarded: Guarded, namespace: str) -> None:
+    """A pod of a group that a leader has bound, as it is stored: once for all, or it would be one a try."""
+    found = next(one for one in json.loads(STORED[-1].read_bytes()) if one["metadata"]["name"] == "g0")
+    held, team = found["metadata"]["annotations"], {NAMES.group: "team"}
+    copy = {**found, "metadata": {"name": "copy", "namespace": namespace, "labels": team, "annotations": held}}
+    copy.pop("status")
+    ours = [NAMES.grant, NAMES.charged, NAMES.room]
+    said = guarded.refusal(copy)
+    assert (
+        f"the annotations {', '.join(ours)} are written by Aliquot's scheduler only: leave them out of a pod that you "
+        "create, copy or restore, and as they are on one that is there"
+    ) in said
+    copy["metadata"]["annotations"] = {key: text for key, text in held.items() if key not in said}
+    node = found["spec"]["nodeName"]
+    assert f"spec.nodeName: the pod waits for node {node} and starts on no other; leave it out of a copy" in (
+        guarded.warnings(copy)
+    )
+    written = {NAMES.turn, NAMES.promised, NAMES.shown, NAMES.group_run, NAMES.over_use, *ours}
+    copy["metadata"]["annotations"] |= dict.fromkeys(written, "a")
+    said = guarded.refusal(copy)
+    assert not {name for name in written if name not in said}
 
 
 @pytest.mark.parametrize("way", UNHEARD)

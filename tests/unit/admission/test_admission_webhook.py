@@ -136,6 +136,22 @@ def test_what_a_limit_range_wrote_is_taken_off_silently() -> None:
     assert "warnings" not in answer
 
 
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        (written(container(compute="30"), nodeName="n1"), True),
+        (written(container(compute="30")), False),
+        (written(container(), nodeName="n1"), False),
+        (written(container(compute="30"), labels={"use": "none"}, nodeName="n1"), False),
+    ],
+)
+def test_whoever_copies_a_pod_that_runs_is_told_that_it_waits_for_its_node(pod: Json, *, told: bool) -> None:
+    """It is held there, as its author has written, and by an affinity that nobody has written."""
+    warnings = answered(admission().mutating(review(pod))).get("warnings", [])
+    said = "spec.nodeName: the pod waits for node n1 and starts on no other; leave it out of a copy"
+    assert (said in warnings) is told
+
+
 def test_warnings_come_with_the_answer_and_are_cut() -> None:
     """The API server complains about longer ones."""
     pod = mutated(written(container(compute="30"), notes={"gpu-model": "H100"}))
