@@ -230,6 +230,7 @@ CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUha
 CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags);
 CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
                                 unsigned long long flags);
+CUresult cuMulticastUnbind(CUhandle object, CUdevice device, size_t at, size_t bytes);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
                              unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);

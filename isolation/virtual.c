@@ -2,8 +2,8 @@
  *
  * A handle's memory lives while anything holds it: its references, its mappings, and what else was made of it. Exported
  * memory is charged until no descriptor of it is open (sent.h): who imported it by one is charged for it himself. What a
- * sparse array is mapped to, a multicast object is bound to, or a fabric knows, stays charged to the end of the process,
- * for nothing tells when the last array or object of it is gone.
+ * multicast object is bound to is charged until it is unbound. What a sparse array is mapped to, or a fabric knows, stays
+ * charged to the end of the process, for nothing tells when the last array or node that has it is gone.
  * What must hold: what the driver does with a handle and what is noted of it are one step. A thread that releases a
  * handle while another one maps it would else find nobody who holds it. So there is one lock around both; but not around
  * what may block until other processes have come, binding to a multicast object and mapping one: whatever gets the address
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "bindings.h"
 #include "holdings.h"
 #include "imports.h"
 #include "sent.h"
@@ -20,15 +21,6 @@
 /* Again by one thread: a charge that is refused settles what was sent, and imports are charged under it. */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static _Atomic int away; /* how much of it was let go of while descriptors were open */
-
-/* A call that is not over and goes on without the lock: by its handle, or by where what it binds is mapped. */
-struct binding {
-    struct binding *next;
-    CUhandle handle;
-    CUdeviceptr from, end;
-};
-
-static struct binding *bindings; /* under the lock, on the stacks of their callers */
 
 struct change {
     int references, mappings;
@@ -97,34 +89,27 @@ bool handles_settle(void) {
     return any;
 }
 
-static bool is_binding(CUhandle handle) {
-    const struct binding *one = bindings;
-    while (one && one->handle != handle) one = one->next;
-    return one;
+int handle_hold(CUhandle handle) {
+    struct holding found;
+    if (!holdings_find(HANDLE, handle, &found)) return -1;
+    change_handle(handle, (struct change){.mappings = 1});
+    return found.record.gpu;
 }
 
-static bool is_binding_at(CUdeviceptr address, size_t bytes) {
-    const struct binding *one = bindings;
-    while (one && (one->end <= address || one->from >= address + bytes)) one = one->next;
-    return one;
+void handle_let_go(CUhandle handle) {
+    change_handle(handle, (struct change){.mappings = -1});
+    drop_if_free(handle);
 }
 
-static void enter_binding(struct binding *binding) {
-    binding->next = bindings;
-    bindings = binding;
-}
-
-static void leave_binding(const struct binding *binding) {
-    struct binding **at = &bindings;
-    while (*at && *at != binding) at = &(*at)->next;
-    if (*at) *at = binding->next;
+void handle_keep(CUhandle handle) {
+    change_handle(handle, (struct change){.flags = KEPT});
 }
 
 CUresult handle_remember(CUhandle handle, int gpu, uint64_t bytes) {
     struct holding holding = {
         .kind = HANDLE,
         .value = handle,
-        .record = {.bytes = bytes, .gpu = gpu, .references = 1, .flags = is_binding(handle) ? KEPT : 0},
+        .record = {.bytes = bytes, .gpu = gpu, .references = 1, .flags = is_being_bound(handle) ? KEPT : 0},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
     REAL(cuMemRelease)(handle);
@@ -162,6 +147,7 @@ EXPORT CUresult cuMemRelease(CUhandle handle) {
     handles_lock();
     CUresult result = REAL(cuMemRelease)(handle);
     if (result == CUDA_SUCCESS) {
+        bound_for_ever(handle);
         change_handle(handle, (struct change){.references = -1});
         drop_if_free(handle);
     }
@@ -188,7 +174,7 @@ static CUresult note_mapping(CUdeviceptr address, size_t bytes, CUhandle handle)
         .value = address,
         .record = {.bytes = bytes, .extra = handle},
     };
-    change_handle(handle, (struct change){.mappings = 1, .flags = is_binding_at(address, bytes) ? KEPT : 0});
+    change_handle(handle, (struct change){.mappings = 1, .flags = is_being_bound_at(address, bytes) ? KEPT : 0});
     if (holdings_add(mapping)) return CUDA_SUCCESS;
     REAL(cuMemUnmap)(address, bytes);
     change_handle(handle, (struct change){.mappings = -1});
@@ -203,13 +189,13 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUhan
     handles_lock();
     bool may_block = !holdings_find(HANDLE, handle, &charged);
     if (may_block) {
-        enter_binding(&binding);
+        binding_begin(&binding);
         handles_unlock();
     }
     CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
     if (may_block) {
         handles_lock();
-        leave_binding(&binding);
+        binding_end(&binding);
     }
     if (result == CUDA_SUCCESS) result = note_mapping(address, bytes, handle);
     handles_unlock();
@@ -221,8 +207,7 @@ static CUresult unmap_locked(CUdeviceptr address, size_t bytes) {
     CUdeviceptr end = address + bytes;
     struct holding mapping;
     while (result == CUDA_SUCCESS && address < end && holdings_take(MAPPING, address, &mapping)) {
-        change_handle(mapping.record.extra, (struct change){.mappings = -1});
-        drop_if_free(mapping.record.extra);
+        handle_let_go(mapping.record.extra);
         address += mapping.record.bytes ? mapping.record.bytes : bytes;
     }
     return result;
@@ -252,7 +237,7 @@ static CUresult send(int *file, CUhandle handle, unsigned long long flags) {
 static CUresult tell(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     handles_lock();
     CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
-    if (result == CUDA_SUCCESS) change_handle(handle, (struct change){.flags = KEPT});
+    if (result == CUDA_SUCCESS) handle_keep(handle);
     handles_unlock();
     return result;
 }
@@ -272,7 +257,7 @@ static CUresult map_array(CUarrayMapInfo *maps, unsigned count, CUstream stream,
     memcpy(told, maps, count * sizeof *told);
     handles_lock();
     for (unsigned i = 0; i < count; i++)
-        if (told[i].operation == MEMORY_MAP) change_handle(told[i].handle, (struct change){.flags = KEPT});
+        if (told[i].operation == MEMORY_MAP) handle_keep(told[i].handle);
     CUresult result = call(told, count, stream);
     handles_unlock();
     free(told);
@@ -287,59 +272,9 @@ EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *maps, unsigned count, CU
     return map_array(maps, count, stream, REAL(cuMemMapArrayAsync_ptsz));
 }
 
-static void keep_if_bound(struct holding mapping, void *with) {
-    const struct binding *binding = with;
-    if (mapping.value >= binding->end || mapping.value + mapping.record.bytes <= binding->from) return;
-    change_handle(mapping.record.extra, (struct change){.flags = KEPT});
-}
-
-static void begin_binding(struct binding *binding) {
-    handles_lock();
-    change_handle(binding->handle, (struct change){.flags = KEPT});
-    holdings_each(MAPPING, keep_if_bound, binding);
-    enter_binding(binding);
-    handles_unlock();
-}
-
-static CUresult end_binding(const struct binding *binding, CUresult result) {
-    handles_lock();
-    leave_binding(binding);
-    handles_unlock();
-    return result;
-}
-
-EXPORT CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
-                                   unsigned long long flags) {
-    struct binding binding = {.handle = handle};
-    begin_binding(&binding);
-    return end_binding(&binding, REAL(cuMulticastBindMem)(object, at, handle, from, bytes, flags));
-}
-
-EXPORT CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from,
-                                      size_t bytes, unsigned long long flags) {
-    struct binding binding = {.handle = handle};
-    begin_binding(&binding);
-    return end_binding(&binding, REAL(cuMulticastBindMem_v2)(object, device, at, handle, from, bytes, flags));
-}
-
-EXPORT CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes,
-                                    unsigned long long flags) {
-    struct binding binding = {.from = address, .end = address + bytes};
-    begin_binding(&binding);
-    return end_binding(&binding, REAL(cuMulticastBindAddr)(object, at, address, bytes, flags));
-}
-
-EXPORT CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUdeviceptr address, size_t bytes,
-                                       unsigned long long flags) {
-    struct binding binding = {.from = address, .end = address + bytes};
-    begin_binding(&binding);
-    return end_binding(&binding, REAL(cuMulticastBindAddr_v2)(object, device, at, address, bytes, flags));
-}
-
 static void forget(void) {
     lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     away = 0;
-    bindings = NULL; /* their threads are not in the child */
 }
 
 __attribute__((constructor)) static void prepare(void) {

@@ -164,7 +164,7 @@ static CUresult give_exported(struct held *h) {
     return close((int)h->value) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* Held by nothing but a sparse array, or by a multicast object: their process can't let go of it again. */
+/* Held by nothing but a sparse array, or by a multicast object that is never unbound. */
 static CUresult take_sparse(struct held *h, uint64_t bytes) {
     CUresult result = take_handle(h, bytes);
     if (result) return result;
@@ -207,6 +207,27 @@ static CUresult take_multicast_address_two(struct held *h, uint64_t bytes) {
     if (result) return result;
     CU(cuMulticastBindAddr_v2)(0, 0, 0, h->value, h->more, 0);
     return CU(cuMemUnmap)(h->value, h->more);
+}
+
+/* By the handle's number, so that each has a place of its own. */
+static CUresult take_unbindable(struct held *h, uint64_t bytes) {
+    CUresult result = take_handle(h, bytes);
+    if (result) return result;
+    h->more = whole(bytes);
+    if (!CU(cuMulticastBindMem)(0, h->value, h->value, 0, 0, 0)) exit(3); /* none at all: refused, and holds nothing */
+    CU(cuMulticastBindMem)(0, h->value, h->value, 0, h->more, 0);
+    return CU(cuMemRelease)(h->value);
+}
+
+static CUresult take_unbindable_address(struct held *h, uint64_t bytes) {
+    CUresult result = take_mapped(h, bytes);
+    if (result) return result;
+    CU(cuMulticastBindAddr_v2)(0, 0, h->value, h->value, h->more, 0);
+    return CU(cuMemUnmap)(h->value, h->more);
+}
+
+static CUresult give_unbound(struct held *h) {
+    return CU(cuMulticastUnbind)(0, 0, h->value, h->more);
 }
 
 static CUresult give_nothing(struct held *h) {
@@ -586,6 +607,8 @@ static const struct way {
     {"mipmap", take_mipmap, give_mipmap},
     {"handle", take_handle, give_handle},
     {"mapped", take_mapped, give_mapped},
+    {"unbindable", take_unbindable, give_unbound},
+    {"unbindable-address", take_unbindable_address, give_unbound},
     {"exported", take_exported, give_exported},
     {"exported-closed", take_exported_closed, give_handle},
     {"external", take_external, give_external},

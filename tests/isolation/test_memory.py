@@ -14,7 +14,7 @@ OUT_OF_MEMORY = "2"
 WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
-    *["context-attached", "exported", "exported-closed"],
+    *["context-attached", "exported", "exported-closed", "unbindable", "unbindable-address"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
     *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
     *["text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
@@ -63,9 +63,9 @@ def test_exported_memory_is_charged_until_its_last_descriptor_is_closed(world: W
     assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
 
 
-@pytest.mark.parametrize("way", ["exported", "exported-closed"])
-def test_a_legal_pod_may_export_for_ever(world: World, way: str) -> None:
-    """What was exported, closed and let go of makes room for the next, however often."""
+@pytest.mark.parametrize("way", ["exported", "exported-closed", "unbindable", "unbindable-address"])
+def test_a_legal_pod_may_export_and_bind_for_ever(world: World, way: str) -> None:
+    """What was exported and closed, or bound and unbound, and let go of makes room for the next, however often."""
     container = world.container(memory_mib=1000)
     tenant = container.run().started()
     for _ in range(20):

@@ -131,7 +131,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
     return CUDA_SUCCESS;
 }
 
-/* An array or a multicast object holds the memory that it was mapped or bound to; neither is ever taken back here. */
+/* An array holds the memory that it was mapped to, for ever here; a multicast object what it was bound to. */
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *maps, unsigned count, CUstream stream) {
     (void)stream;
     for (unsigned i = 0; i < count; i++)
@@ -150,19 +150,54 @@ static void wait_for_others(CUhandle object) {
     fake_come_back_late();
 }
 
+struct bound {
+    struct bound *next;
+    CUhandle object, handle;
+    size_t at, bytes;
+};
+
+static struct bound *bounds;
+
+static void note_bound(struct bound bound) {
+    struct bound *made = malloc(sizeof *made);
+    pthread_mutex_lock(&lock);
+    *made = bound;
+    made->next = bounds;
+    bounds = made;
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult cuMulticastBindMem(CUhandle object, size_t at, CUhandle handle, size_t from, size_t bytes,
                             unsigned long long flags) {
-    (void)at, (void)from, (void)bytes, (void)flags;
+    (void)from, (void)flags;
+    if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     wait_for_others(object);
     ((struct handle *)(uintptr_t)handle)->references++;
+    note_bound((struct bound){.object = object, .handle = handle, .at = at, .bytes = bytes});
     return CUDA_SUCCESS;
 }
 
+CUresult cuMulticastUnbind(CUhandle object, CUdevice device, size_t at, size_t bytes) {
+    (void)device;
+    pthread_mutex_lock(&lock);
+    struct bound **from = &bounds;
+    while (*from && ((*from)->object != object || (*from)->at != at || (*from)->bytes != bytes)) from = &(*from)->next;
+    struct bound *gone = *from;
+    if (gone) *from = gone->next;
+    pthread_mutex_unlock(&lock);
+    CUresult result = gone ? cuMemRelease(gone->handle) : CUDA_ERROR_INVALID_VALUE;
+    free(gone);
+    return result;
+}
+
 CUresult cuMulticastBindAddr(CUhandle object, size_t at, CUdeviceptr address, size_t bytes, unsigned long long flags) {
-    CUhandle handle;
-    (void)at, (void)bytes, (void)flags;
+    CUhandle handle = 0;
+    (void)flags;
     wait_for_others(object);
-    return cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
+    CUresult result = cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
+    if (result == CUDA_SUCCESS)
+        note_bound((struct bound){.object = object, .handle = handle, .at = at, .bytes = bytes});
+    return result;
 }
 
 CUresult cuMulticastBindMem_v2(CUhandle object, CUdevice device, size_t at, CUhandle handle, size_t from, size_t bytes,
