@@ -128,6 +128,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"centre": {"settings": {"nope": {"x": 1}}}}, "'nope' not allowed"),
         ({"centre": {"settings": {"agent": {"drain": 20}}}}, "'agent' not allowed"),
         ({"centre": {"settings": {"web": {"port": 8443}}}}, "'port' not allowed"),
+        ({"centre": {"settings": {"web": {"drain": 61}}}}, "/centre/settings/web/drain"),
         ({"centre": {"settings": {"web": {"status_port": 99999}}}}, "'status_port' not allowed"),
         ({"centre": {"settings": {"queues": {"half_life": -1}}}}, "/centre/settings/queues/half_life"),
         ({"centre": {"settings": {"queues": {"half_live": 1}}}}, "'half_live' not allowed"),
@@ -438,6 +439,14 @@ def test_of_several_replicas_one_always_stays() -> None:
         assert spec["minAvailable"] == 1 < deployment["spec"]["replicas"]
         assert spec["selector"] == deployment["spec"]["selector"]
     assert not budgets
+
+
+@pytest.mark.parametrize(("web", "seconds"), [({}, 20), ({"drain": 7.5}, 25), ({"drain": 60, "leave": 60}, 187)])
+def test_a_replica_has_as_long_to_leave_as_its_settings_say(web: Json, seconds: int) -> None:
+    """Killed before, it would lose calls and hold its Lease."""
+    objects = template({"centre": {"settings": {"web": web}}})
+    spec = of_kind(objects, "Deployment")["aliquot-scheduler"]["spec"]["template"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] == seconds
 
 
 @pytest.mark.parametrize(

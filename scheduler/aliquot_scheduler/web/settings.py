@@ -6,11 +6,14 @@ from typing import Annotated
 
 import msgspec
 
-from aliquot_core.settings import FilePath, Seconds
+from aliquot_core.settings import SHORTEST, FilePath, Seconds
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 
 Address = Annotated[str, msgspec.Meta(min_length=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+# Somebody waits for it: whoever replaces a node, and the next version of the centre.
+Farewell = Annotated[float, msgspec.Meta(ge=SHORTEST, le=60.0)]
 
 # Of both families, as far as the machine has them.
 EVERY = "*"
@@ -35,6 +38,6 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     # A mounted Secret changes within a minute or so; looking costs three small reads.
     look_at_files: Seconds = 10.0
     # How long a replica that was told to end serves on while somebody is connected, each answer the last there.
-    drain: Seconds = 3.0
+    drain: Farewell = 3.0
     # How long what is under way may take once the centre was told to end.
-    leave: Seconds = 5.0
+    leave: Farewell = 5.0

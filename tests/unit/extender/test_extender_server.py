@@ -254,6 +254,22 @@ async def test_who_keeps_a_connection_loses_no_call_when_a_replica_leaves(author
         assert draining.done()
 
 
+async def test_what_a_replica_that_leaves_refuses_is_the_last_there_too(authority: Authority) -> None:
+    """A path that there is not, for one."""
+    clock = VirtualClock()
+    async with replica(authority.server_files(), idling=clock) as centre:
+        kept = await Kept.to(centre, authority, way="long")
+        draining = asyncio.create_task(centre.server.drain())
+        await clock.advance(LOOK_WHILE_LEAVING)
+        kept.writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+        head = (await kept.reader.readuntil(b"\r\n\r\n")).decode()
+        assert head.startswith("HTTP/1.1 404 ")
+        assert "Connection: close" in head
+        kept.writer.close()
+        await clock.advance(WebSettings().drain)
+        assert draining.done()
+
+
 async def test_a_replica_leaves_though_a_connection_is_not_used_again(authority: Authority) -> None:
     """After as long as it is told."""
     clock = VirtualClock()
