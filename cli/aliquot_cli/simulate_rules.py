@@ -24,8 +24,11 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heard_from(file: str | None) -> Heard:
-    """As the centre reads them; a rule that fails is told once, and again when it is asked no more."""
-    sources = gather(file=file)
+    """As the centre reads them, refusing what it would refuse in any section.
+
+    A rule that fails is told once, and again when it is asked no more.
+    """
+    sources = gather(file=file, whole=True)
     told: set[str] = set()
 
     def failed(failure: Failure) -> None:

@@ -71,6 +71,29 @@ def test_settings_that_no_policy_heeds_are_not_told_of(files: list[str], tmp_pat
     assert ["mix of the settings" in one.stdout for one in told.values()] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--after", "999"], "of 2 pods that could run none was created at 999 or later; choose an earlier second"),
+        (["--after", "999", "--gpus-only"], "at 999 or later and asks for GPUs; choose an earlier second or all pods"),
+    ],
+)
+def test_a_second_after_which_nobody_came_is_told(files: list[str], more: list[str], told: str) -> None:
+    """And not that the list has no times."""
+    done = run(*files, *more)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize("line", ['empties = "gpus"', 'drain_degraded = "yes"', "patience = -1"])
+def test_values_that_a_centre_would_refuse_are_refused(files: list[str], tmp_path: Path, line: str) -> None:
+    """Else a file that looks good here keeps the centre from starting."""
+    (tmp_path / "wrong.toml").write_text(f"[queues]\n{line}\n")
+    done = run(*files, "--config", str(tmp_path / "wrong.toml"))
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert line.partition(" ")[0] in done.stderr
+
+
 def test_policies_stand_side_by_side(files: list[str], tmp_path: Path) -> None:
     """A row each, with the hour that one half waits where GPUs are not shared; and a picture of them."""
     plot = tmp_path / "use.svg"

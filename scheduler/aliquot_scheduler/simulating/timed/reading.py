@@ -55,7 +55,7 @@ def read_timetable(
     hardware = Hardware.of(machines)
     fits = _Fits(machines)
     rows: list[_Row] = []
-    left_out = 0
+    left_out = passed_over = 0
     seen = set[tuple[str, str]]()
     columns, optional = (*POD_COLUMNS, *TIME_COLUMNS), (CARD_COLUMN, *OWNER_COLUMNS, _NAME_COLUMN)
     for where, (*cells, pod) in rows_of(lines, name=name, columns=columns, optional=optional):
@@ -65,6 +65,12 @@ def read_timetable(
             left_out += 1
         elif row.created >= after and (row.need.gpus or not gpus_only):
             rows.append(row)
+        else:
+            passed_over += 1
+    if not rows and passed_over:
+        told = f"of {passed_over} pods that could run none was created at {after} or later"
+        told += " and asks for GPUs" if gpus_only else ""
+        raise TraceError(told, where=name, remedy=f"choose an earlier second{' or all pods' if gpus_only else ''}")
     if not rows:
         told = "it has no pod with an end that a node could take"
         raise TraceError(told, where=name, remedy="fill creation_time, scheduled_time and deletion_time")
