@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from aliquot_core.claims import Claim
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.spec import Preemption
 from aliquot_scheduler.reclaim.residents import Budget
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
@@ -182,6 +183,33 @@ def test_one_that_is_kept_keeps_those_who_were_to_go_with_it() -> None:
     board.reclaim.refused(register.inside.bound["a"], now=board.now)
     assert board.evict() == []
     assert len(register.refuges) == 0
+
+
+def test_whoever_was_moved_is_not_moved_again_within_a_day() -> None:
+    """Jobs come and go, so GPUs could be emptied all day, each time for the work of the same one."""
+    board = Board(what="GPUs", nodes=(2,), per_hour=10)
+    board.lay("a", on("0 0", 40))
+    board.lay("b", on("0 1", 50))
+    assert board.moved({"a": 40, "b": 50}) == ["a"]
+    (again,) = (uid for uid, pod in board.pods.items() if uid != "b" and pod.spec.node_name)
+    board.gone("b")
+    board.lay("c", on("0 0", 60, by=""))
+    assert [board.consolidate(after=AN_HOUR) for _ in range(22)] == [[]] * 22
+    assert board.consolidate(after=2 * AN_HOUR) == [again]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_nobody_is_moved_who_would_not_come_in_again(*, waits: bool) -> None:
+    """An owner waits for all that is free, in a queue that takes nothing back."""
+    board = Board(what="GPUs", nodes=(2,), per_hour=10)
+    never = Preemption(reclaim="Never")
+    board.queues.queues_seen({"q": queue(), "k": queue(guarantee=200, preemption=never)})
+    for uid, lies in HALVES.items():
+        board.lay(uid, lies)
+    if waits:
+        board.submit("k0", 200, queue="k")
+        board.run(after=1.0)
+    assert board.consolidate(after=AN_HOUR) == ([] if waits else ["a"])
 
 
 @given(
