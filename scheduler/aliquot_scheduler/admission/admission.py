@@ -22,7 +22,7 @@ from aliquot_scheduler.admission.mutation import mutate, pinned, taken_off
 from aliquot_scheduler.admission.places import judge_place
 from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
-from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of
+from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of, in_log
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.sparing import spare
 from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry
@@ -89,7 +89,8 @@ class Admission:
         if not verdict.problems:
             return encode_allowed(review.uid, warnings=verdict.warnings)
         said = [str(problem) for problem in verdict.problems]
-        log.info("queue refused", extra={"queue": review.name, "user": review.user, "problems": said})
+        about = {"queue": in_log(review.name), "user": in_log(review.user)}
+        log.info("queue refused", extra={**about, "problems": [in_log(one) for one in first_of(said)]})
         return encode_refused(review.uid, problems=said, warnings=verdict.warnings)
 
     def sparing(self, body: bytes) -> bytes:
@@ -134,5 +135,6 @@ def _refused(review: Review, problems: Sequence[AliquotError], *, warnings: Sequ
     said = [str(problem) for problem in problems]
     name = review.pod.metadata.name or f"{review.document.get('metadata', {}).get('generateName', '')}*"
     where = f"{review.namespace}/{name}"
-    log.info("pod refused", extra={"pod": where, "user": review.user, "problems": first_of(said)})
+    about = {"pod": in_log(where), "user": in_log(review.user)}
+    log.info("pod refused", extra={**about, "problems": [in_log(one) for one in first_of(said)]})
     return encode_refused(review.uid, problems=said, warnings=warnings)

@@ -25,6 +25,8 @@ UNPROCESSABLE = 422
 LONGEST_WARNING = 256
 # So many problems are told: a pod with thousands of containers may have as many.
 MOST_PROBLEMS = 20
+# Of each name and problem so much is logged: whoever reaches the port may call himself what he likes.
+LONGEST_LOGGED = 300
 # Their keys and values are their authors': a null among them is no field that was left out.
 _FREE = frozenset({"labels", "annotations", "limits", "requests"})
 # How API servers begin.
@@ -149,6 +151,11 @@ def first_of(problems: Sequence[str]) -> list[str]:
     """Those that are told, and how many are not."""
     more = len(problems) - MOST_PROBLEMS
     return [*problems[:MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def in_log(text: str) -> str:
+    """As much of it as is logged."""
+    return text if len(text) <= LONGEST_LOGGED else f"{text[:LONGEST_LOGGED]}…"
 
 
 class _Said(msgspec.Struct):

@@ -22,6 +22,7 @@ from aliquot_scheduler.admission.review import (
     decoded,
     encode_allowed,
     encode_not_there,
+    in_log,
     without_nulls,
 )
 
@@ -49,5 +50,5 @@ def _spared(body: bytes, *, names: Names) -> bytes:
     if not asks(pod, names=names):
         return encode_allowed(review.uid)
     about = {"pod": pod.key, "node": pod.spec.node_name, "user": review.user_info.username}
-    log.info("kept from eviction by priority", extra=about)
+    log.info("kept from eviction by priority", extra={what: in_log(name) for what, name in about.items()})
     return encode_not_there(review.uid, why=NOBODY_GOES)
