@@ -279,3 +279,12 @@ def test_no_tenant_of_chance_keeps_more_from_others_than_is_said(seed: int, asks
     came = Play(hog_of(seed), asks, seed=seed).play(0.5)
     assert came.denied <= MOST_DENIED
     assert came.used >= 100.0 / 4
+
+
+def test_slivers_of_a_colleague_keep_out_no_job_as_large_as_the_limit() -> None:
+    """Nor all others with it: one after the other they kept the limit, and nothing at all ran for 265 s."""
+    hog = Hog(bad=30, sizes=(10,), remade=False, limit=300)
+    came = Play(hog, Asks(pods=400, runs=60.0, pause=0.0, colleague=300)).play(1.0)
+    assert came.longest <= PROMISE
+    assert came.jobs > 1
+    assert came.used >= 50.0

@@ -13,6 +13,7 @@ moment: who comes in is asked about those few, and how far a head's share reache
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from aliquot_scheduler.queues.judging.cards import Cards
@@ -237,7 +238,16 @@ class _Sides:
             for other in (*self._from_all, *near):
                 kept |= self._nodes[other] if other != uid else 0
             self._known[who] = kept
-        return self._known[who]
+        # Whatever shares are, who has lost a turn had room, and left it unused.
+        return self._known[who] | self._for_heads_of_no_lost_turn if first.lost else self._known[who]
+
+    @cached_property
+    def _for_heads_of_no_lost_turn(self) -> int:
+        found = 0
+        for uid, nodes in self._nodes.items():
+            if (keeping := self._memory.keeping(uid)) and not keeping[0].first.lost:
+                found |= nodes
+        return found
 
     def _sort(self) -> None:
         owed = self._memory.owed(now=self._now)

@@ -8,7 +8,7 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
@@ -122,7 +122,27 @@ class Sweep:
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate as it may be let in: kept off models of which its queue has none for it."""
         dimensions = self._books.ledger.tree.dimensions
-        return admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
+        tried, refusal = admissible(candidate, rules=self._rules, dimensions=dimensions, without=self._without)
+        return tried, refusal or (self._after_heads(tried) if candidate.first.lost else None)
+
+    def _after_heads(self, candidate: Candidate) -> Refusal | None:
+        """Who has lost a turn leaves heads that have lost patience what limits leave them, in whatever order.
+
+        Else slivers that nobody can bind, one after the other, keep out who asks for all of a limit; and with him all
+        who leave him their room meanwhile.
+        """
+        path, crowds = self._books.ledger.tree.path(candidate.first.queue), self._books.ledger.crowds
+        for head in self._heads_before_losers:
+            over = crowds(head.first.queue, head.amounts, by=candidate.amounts, of=path)
+            if over is not None:
+                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=head.first.pod.key)
+        return None
+
+    @cached_property
+    def _heads_before_losers(self) -> list[Candidate]:
+        """Those who have lost patience, and no turn."""
+        heads = [one for one in map(self._hall.standing, sorted(self._impatient)) if one and not one.lost]
+        return [self._hall.candidate(one, books=self._books) for one in heads]
 
     def bring_in_all(self, clearing: Clearing) -> list[Promise]:
         """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""

@@ -40,7 +40,7 @@ from aliquot_scheduler.queues.telling.why import (
 from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 _GIBI = 1024
 
@@ -197,7 +197,7 @@ class _Leader:
             return found
         # For thousands at a look, so that all rules are asked for few of them. A sweep that was broken off has not come
         # to all: what is over a limit by now was not when the one before did, or the other way round.
-        candidate = self._candidate(waiter)
+        candidate = self._register.hall.candidate(waiter, books=self.books)
         over = register.books.ledger.over(waiter.queue, candidate.amounts)
         if over and not register.books.ledger.tree.dimensions.model_of(over[1]):
             account, dimension = over
@@ -213,11 +213,9 @@ class _Leader:
         return found if found and found.cause in {Cause.QUOTA, Cause.FIRM} else no_room(refused or "")
 
     def numbers(self, waiter: Waiter) -> Refusal | None:
-        register = self._register
+        register, candidate = self._register, self._register.hall.candidate(waiter, books=self.books)
         rules, dimensions = Rules(ledger=self.books.ledger, cards=register.cards), self.books.ledger.tree.dimensions
-        return admissible(
-            self._candidate(waiter), rules=rules, dimensions=dimensions, without=register.enrolment.without
-        )[1]
+        return admissible(candidate, rules=rules, dimensions=dimensions, without=register.enrolment.without)[1]
 
     def passed(self, waiter: Waiter) -> Why | None:
         del waiter
@@ -249,8 +247,3 @@ class _Leader:
         promised = Promised.of(register.inside.promised(), ledger=self.books.ledger)
         cards = register.cards
         return Wording(ledger=self.books.ledger, stock=cards.stock(), promised=promised, away=cards.away())
-
-    def _candidate(self, waiter: Waiter) -> Candidate:
-        together = self.books.runs.still_needed(waiter)
-        members = tuple(self.mates(waiter, together)) if together > 1 else (waiter,)
-        return Candidate(members=members, amounts=summed(members))

@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.waiting.makers import Makers, maker_of
 from aliquot_scheduler.queues.waiting.musters import Musters
 from aliquot_scheduler.queues.waiting.runs import Said, Ways
 from aliquot_scheduler.queues.waiting.vain import InVain
-from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter, asked_by, summed
 
 # Who asks: a pod by its UID, or a gang of one user's in one queue.
 Asker = str | tuple[str, str, GangKey]
@@ -286,6 +286,12 @@ class Hall:
         """Who stands in a line, if that pod does."""
         queue = self._in_line.get(uid)
         return None if queue is None else self.lines[queue].of(uid)
+
+    def candidate(self, waiter: Waiter, *, books: Books) -> Candidate:
+        """Who stands in a line, with those who come in together with it."""
+        together = books.runs.still_needed(waiter)
+        members = tuple(self.lines[waiter.queue].mates(waiter)[:together]) if together > 1 else (waiter,)
+        return Candidate(members=members, amounts=summed(members))
 
     def why_nowhere(self, uid: str) -> str:
         """Why a pod can't be let in, by itself or with its gang, whatever others do; empty if that is not so."""
