@@ -15,6 +15,7 @@ from aliquot_kube.mirror import SILENCE
 from aliquot_kube.questions import Question, Response
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.watches import BEATS_SILENT, Watches
+from aliquot_scheduler.picture.hearing import deaf_after
 from support.clocks import VirtualClock
 
 STALE = CentreSettings().stale
@@ -26,8 +27,9 @@ KINDS = {"pods": "Pod", "nodes": "Node", "leases": "Lease", "queues": "Queue", "
 class Server:
     """Tells bookmarks each minute, and of Leases each renewal; at command it is gone, or only what is open is."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, *, renewal: float) -> None:
         self._clock = clock
+        self._renewal = renewal
         self.away = False
         self.reign = 0
         self.opened: list[tuple[float, str]] = []
@@ -51,12 +53,13 @@ class Server:
 
     async def _lines(self, question: Question, kind: str, *, reign: int) -> AsyncIterator[bytes]:
         left = float(question.query["timeoutSeconds"])
-        pause = RENEWAL if kind == "leases" else BOOKMARK
+        pause = self._renewal if kind == "leases" else BOOKMARK
+        silence = question.timeouts.silence
         while left > pause:
-            await self._clock.sleep(pause)
+            await self._clock.sleep(min(pause, silence))
             left -= pause
-            if self.away or reign != self.reign:
-                await self._clock.sleep(question.timeouts.silence - pause)
+            if self.away or reign != self.reign or pause > silence:
+                await self._clock.sleep(max(silence - pause, 0.0))
                 raise UnreachableError("silence for too long", where=question.path)
             self._version += 1
             self.heard[kind] = self._clock.monotonic()
@@ -73,11 +76,12 @@ class Server:
 
 
 @asynccontextmanager
-async def watching() -> AsyncIterator[tuple[VirtualClock, Server, Watches]]:
+async def watching(*, renewal: float = RENEWAL) -> AsyncIterator[tuple[VirtualClock, Server, Watches]]:
     """All watches of a leader, once everything is known."""
     clock = VirtualClock()
-    server = Server(clock)
-    watches = Watches(transport=server, clock=clock, random=lambda: 0.5, names=Names())
+    server = Server(clock, renewal=renewal)
+    deaf = deaf_after(renewal)
+    watches = Watches(transport=server, clock=clock, random=lambda: 0.5, names=Names(), deaf=deaf)
     mirrors = (watches.nodes, watches.pods, watches.leases, watches.queues, watches.namespaces)
     tasks = [asyncio.create_task(mirror.run()) for mirror in mirrors]
     await clock.advance(0)
@@ -105,6 +109,15 @@ async def test_watches_that_are_heard_are_left_alone() -> None:
     """Bookmarks come each minute, and of Leases the leader's own renewals: none is opened anew before its time."""
     async with watching() as (clock, server, watches):
         assert await blind_in(clock, watches, seconds=235) == []
+        assert sorted(kind for _, kind in server.opened) == sorted(KINDS)
+
+
+async def test_a_leader_that_renews_seldom_is_heard_all_the_same() -> None:
+    """Where nobody else beats: its watch on Leases is left open, and it is not said to be deaf."""
+    async with watching(renewal=20.0) as (clock, server, watches):
+        for _ in range(230):
+            await clock.advance(1.0)
+            assert not watches.why_deaf()
         assert sorted(kind for _, kind in server.opened) == sorted(KINDS)
 
 
