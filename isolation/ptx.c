@@ -59,7 +59,7 @@ static void pass_directive(struct text *text) {
         if (is(token, "(")) open++;
         if (is(token, ")")) open--;
         bool ends = is(token, ";") || is(token, "{");
-        if (open < 0 || (open && ends) || (!open && may_be_memory(token))) bad_token(text);
+        if ((open && ends) || (!open && may_be_memory(token))) bad_token(text);
         if (ends) return;
     }
 }
@@ -156,7 +156,7 @@ static uint64_t read_content(struct text *text) {
         if (is(token, "}")) braces--;
         if (is(token, "(")) parentheses++;
         if (is(token, ")")) parentheses--;
-        if (is(token, ",") && braces == 1 && !parentheses) items++;
+        if (is(token, ",") && braces == 1) items++;
         next_token(text);
     }
 }

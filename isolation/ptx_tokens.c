@@ -75,11 +75,10 @@ static void pass_name(struct text *text) {
 }
 
 /* `12`, `0x1FU`, `8.0`, `1.`; behind the 8 of `8.b8` a word begins. */
-static bool pass_number(struct text *text) {
+static void pass_number(struct text *text) {
     pass_name(text);
     bool whole = char_at(text, 0) != '.' || (in_name(char_at(text, 1)) && !isdigit((unsigned char)char_at(text, 1)));
     if (!whole) text->at++, pass_name(text);
-    return char_at(text, 0) != '%' && char_at(text, 0) != '"';
 }
 
 /* Up to the quotation mark. With a backslash before it it may be the string's own, or not. */
@@ -101,7 +100,7 @@ static enum token_kind kind_of(const struct text *text) {
 }
 
 static bool pass_token(struct text *text, enum token_kind kind) {
-    if (kind == NUMBER) return pass_number(text);
+    if (kind == NUMBER) return pass_number(text), true;
     if (kind == STRING) return pass_string(text);
     bool known = kind != SIGN || strchr("{}[]()<>,;:=+-*/%&|^~!?@.", *text->at);
     text->at++;
@@ -193,14 +192,14 @@ static const struct operation *take_operation(struct text *text, int rank) {
     return NULL;
 }
 
-/* None of these gets past 64 bits: both are LARGEST_SIZE at most, but for products and shifts. */
+/* Both are LARGEST_SIZE at most: a sum is in 64 bits, and a difference below zero is as large as no size. */
 static uint64_t result_of(char sign, uint64_t left, uint64_t right) {
     uint64_t result = UINT64_MAX;
     if (sign == '|') result = left | right;
     if (sign == '^') result = left ^ right;
     if (sign == '&') result = left & right;
     if (sign == '+') result = left + right;
-    if (sign == '-' && right <= left) result = left - right;
+    if (sign == '-') result = left - right;
     if (sign == '*' && __builtin_mul_overflow(left, right, &result)) result = UINT64_MAX;
     if (sign == '/' && right) result = left / right;
     if (sign == '<' && right < 64 && left <= LARGEST_SIZE >> right) result = left << right;

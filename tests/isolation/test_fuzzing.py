@@ -147,6 +147,19 @@ TEXTS = [
 ]
 
 
+# A head, two sections of which the second holds both names, a segment, and the names.
+CUBIN = b"".join(
+    [
+        struct.pack("<4sB11xHHIQQQI", b"\x7fELF", 2, 2, 190, 1, 0, 192, 64, 0),
+        struct.pack("<HHHHHH", 64, 56, 1, 64, 2, 1),
+        struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 0, 40, 0, 0, 0, 0),
+        struct.pack("<IIQQQQIIQQ", 9, 3, 0, 0, 248, 16, 0, 0, 0, 0),
+        struct.pack("<IIQQQQQQ", 1, 0, 0, 0, 0, 8, 8, 0),
+        b"\0.debug_\0.names\0",
+    ]
+)
+
+
 def test_sanitizers_find_nothing_in_what_reads_code(unpacker: Path, chance: random.Random) -> None:
     """Whatever stands in a fat binary, packed or not, or in text: nothing astray is read or written, and it ends."""
     end = time.monotonic() + FUZZ_S / 2
@@ -160,7 +173,8 @@ def test_sanitizers_find_nothing_in_what_reads_code(unpacker: Path, chance: rand
             flags = chance.choice([0x2000, 0x8000, 0xA000, 0])
             fat = hostile(chance, fat_of(content, len(one.plain), flags, chance.choice([1, 2, 8])))
             text = hostile(chance, chance.choice(TEXTS))
-            cases += [(how, len(one.plain), content), ("f", 0, fat), ("t", 0, text)]
+            image = fat_of(hostile(chance, CUBIN), 0, 0, 2)
+            cases += [(how, len(one.plain), content), ("f", 0, fat), ("f", 0, image), ("t", 0, text)]
         told = b"".join(how.encode() + struct.pack("<QQ", size, len(case)) + case for how, size, case in cases)
         answer = subprocess.run([unpacker], input=told, stdout=subprocess.PIPE, check=True, timeout=120).stdout
         assert len(answer) == len(cases)

@@ -147,6 +147,7 @@ NOT_UNDERSTOOD = [
     # What one reader ends or splits where another does not.
     '.file 1 "a\\"";\n.global .b8 x[9];\n.file 2 "b\\""',
     '.file 1 "a\n.global .b8 x[9]; .file 2 "',
+    '.file 1 "a\\" .global .b8 x[9]; .file 2 "b"',
     "// a \\\n/*\n.global .b8 x[9]; // */",
     "/* a *\\\n/ .global .b8 x[9]; /* */",
     "// a\r.global .b8 x[9];",
@@ -154,6 +155,8 @@ NOT_UNDERSTOOD = [
     "ret;\0.global .b8 x[9];",
     "#define G .global\nG .b8 x[9];",
     ".global .b8 x\\\n[9];",
+    "ret #;",
+    "ret \xe9;",
     # Words that are none, or not here.
     ".visible.globalx[9];",
     ".global .b8x[9];",
@@ -162,6 +165,7 @@ NOT_UNDERSTOOD = [
     ".global .v2 .v4 .b8 x[9];",
     ".global .v3 .b8 x[9];",
     ".global x[9];",
+    ".global .b8 5;",
     ".newspace .b8 x[9];",
     ".b8 x[9];",
     ".shared .b8 x[9] .global .b8 y[9];",
@@ -173,6 +177,9 @@ NOT_UNDERSTOOD = [
     ".loc 1 2 3, ;",
     ".entry f() .global .b8 x[9];",
     ".target .global .b8 x[9];",
+    ".target .globalx ret;",
+    ".global .shared .b8 x[9];",
+    ".const .func f();",
     '.file 1 "a", .global .b8 x[9];',
     ".section .debug_str { .global .b8 x[9]; }",
     ".section .global .b8 x[9];",
@@ -180,6 +187,7 @@ NOT_UNDERSTOOD = [
     ".section .debug_str { { .b8 1 } }",
     "@@DWARF .byte 1\n.global .b8 x[9];",
     ".attribute .global .b8 x[9];",
+    ".global .attribute x .b8 y[9];",
     ".align 0 .global .b8 x[9];",
     # Sizes that are none, or more than there is.
     ".global .b8 x[y];",
@@ -192,7 +200,8 @@ NOT_UNDERSTOOD = [
     ".global .b8 x[1.5];",
     ".global .b8 x[99999999999999999999999];",
     ".global .b8 x[4294967296][4294967296];",
-    ".global .b8 x[9223372036854775807*2+2];",
+    ".global .align 16 .b8 x[4294967295][4294967297];",
+    ".global .b8 x[(1<<32)*(1<<32)+9];",
     f".global .b8 x[{'(' * 100_000}1{')' * 100_000}];",
     ".global .b8 x[];",
     ".global .b8 x[][] = {1};",
@@ -203,6 +212,8 @@ NOT_UNDERSTOOD = [
     ".global .b8 x = {1; .global .b8 y[9];",
     ".global .b8 x = 1 .global .b8 y[9];",
     f".global .b8 {', '.join(f'x{i}[70368744177664]' for i in range(3))};",
+    # As many as make nothing again of 64 bits.
+    f".global .b8 x{',x'.join(['[1<<46]'] * (1 << 18))};",
 ]
 
 
