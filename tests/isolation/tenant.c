@@ -230,6 +230,20 @@ static CUresult give_unbound(struct held *h) {
     return CU(cuMulticastUnbind)(0, 0, h->value, h->more);
 }
 
+/* The object is let go of before it is unbound: by then its number may be another one's. */
+static void unbind_too_late(uint64_t bytes) {
+    CUmemAllocationProp elsewhere = {.type = 1, .location = {.type = LOCATION_DEVICE + 1}};
+    CUhandle object;
+    struct held h = {0};
+    CUresult result = CU(cuMemCreate)(&object, 1 << 21, &elsewhere, 0);
+    if (!result) result = take_handle(&h, bytes);
+    if (!result) result = CU(cuMulticastBindMem)(object, 0, h.value, 0, bytes, 0);
+    CU(cuMemRelease)(object);
+    CU(cuMulticastUnbind)(object, 0, 0, bytes);
+    CU(cuMemRelease)(h.value);
+    printf("%d\n", result);
+}
+
 static CUresult give_nothing(struct held *h) {
     (void)h;
     return CUDA_SUCCESS;
@@ -1512,6 +1526,7 @@ static bool obey(const char *line) {
     else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
     else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
     else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
+    else if (sscanf(line, "unbind-too-late %llu", &number) == 1) unbind_too_late(number);
     else if (strcmp(word, "send-descriptor") == 0) send_descriptor();
     else if (strcmp(word, "close-way") == 0) close_way();
     else if (strcmp(word, "export") == 0) export_first(false);

@@ -84,6 +84,14 @@ def test_exported_memory_stays_charged_where_nobody_tells_of_descriptors(world: 
     assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
 
 
+def test_what_an_object_that_is_gone_was_bound_to_stays_charged(world: World) -> None:
+    """Unbinding by its number may mean another object, which has that number now."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"unbind-too-late {600 * MIB}") == "0"
+    assert container.account().processes[tenant.process.pid] == (CONTEXT + 600 * MIB,)
+
+
 @pytest.mark.parametrize("way", KEPT)
 def test_memory_that_something_else_keeps_stays_charged(world: World, way: str) -> None:
     """A handle that was released while an array or a multicast object has its memory makes no room for another."""
