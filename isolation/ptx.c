@@ -165,7 +165,7 @@ static void multiply(struct text *text, uint64_t *bytes, uint64_t by) {
     if (__builtin_mul_overflow(*bytes, by, bytes) || *bytes > LARGEST_SIZE) bad_token(text);
 }
 
-/* `[12][34]`, of which the first may be empty: then its content says how many. */
+/* `[12][34]`, of which the first may be empty: then its content says how many, and without any it can be one. */
 static void read_dimensions(struct text *text, const struct declared *told, uint64_t *bytes) {
     bool unsized = false;
     for (int i = 0; take(text, "["); i++) {
@@ -173,8 +173,7 @@ static void read_dimensions(struct text *text, const struct declared *told, uint
         if (i > 0 || !unsized) multiply(text, bytes, read_size(text));
         if (!take(text, "]")) bad_token(text);
     }
-    uint64_t items = take(text, "=") ? read_content(text) : 0;
-    if (unsized && !items && !told->outside) bad_token(text);
+    uint64_t items = take(text, "=") ? read_content(text) : !told->outside;
     if (unsized) multiply(text, bytes, items);
 }
 
