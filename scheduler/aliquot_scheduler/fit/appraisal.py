@@ -15,8 +15,9 @@ from aliquot_core.quantities import WHOLE
 from aliquot_core.request import Kind
 from aliquot_scheduler.fit.cost import WORST, instance_cost
 from aliquot_scheduler.fit.demand import Demand, Piece, pieces_of
+from aliquot_scheduler.fit.plain_rows import ROUND, RowState
 from aliquot_scheduler.picture.changes import RowChanges
-from aliquot_scheduler.picture.grid import Bools, Cells, PlainRow, Rows
+from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 from aliquot_scheduler.worth.loss import CROWDING, Part, loss
 from aliquot_scheduler.worth.mix import Shape
 from aliquot_scheduler.worth.of_one import Asked, Node, gpu_loss, level_of, node_loss
@@ -27,7 +28,6 @@ from aliquot_scheduler.worth.tables import Tables
 # Many times what placing a pod on a good GPU can lose.
 _DEGRADED = 100.0
 _FULL = WHOLE.value
-_ROUND = 1e-6
 
 # A piece, how often it is asked for, and the GPUs that take it; of one row by their columns.
 Placed = tuple[Piece, int, Bools]
@@ -49,7 +49,7 @@ def room_of(cells: Cells, *, cores: Reals) -> Room:
     can_be = (cells.open & ~cells.closed & ~cells.cut & cells.bindable[:, np.newaxis]).T
     compute = np.where(can_be, cells.compute.T, 0).astype(np.int64)
     # Dividing whole numbers takes three times as long; 70 % must not come out as 69.999.
-    percent = (cells.memory.T * (_FULL / np.maximum(1, cells.usable.T)) + _ROUND) * can_be
+    percent = (cells.memory.T * (_FULL / np.maximum(1, cells.usable.T)) + ROUND) * can_be
     memory = percent.astype(np.int64)
     # What has nothing free counts as of its node's kind, so that a node is judged alike whoever stands beside it.
     kinds = np.where(np.minimum(compute, memory) > 0, cells.kind.T, cells.kind.T[0]).astype(np.int64)
@@ -108,20 +108,21 @@ class Appraisal:
         ]
         return loss(self._room, cores=self.cores, parts=parts, tables=self.tables, scarcity=self.scarcity).nodes
 
-    def of_row(self, row: int, cells: PlainRow, asked: Sequence[PlacedInRow]) -> float:
+    def of_row(self, row: int, state: RowState, asked: Sequence[PlacedInRow]) -> float:
         """The same of one row alone, where the pod fits."""
+        cells = state.cells
         penalties = [_DEGRADED if degraded else 0.0 for degraded in cells.degraded] if any(cells.degraded) else ()
         parts = [
             Asked(
                 compute=piece.compute,
-                memory=[_percent(piece, usable) for usable in cells.usable],
+                memory=_percents(piece, cells.usable),
                 places=places,
                 count=count,
                 penalties=penalties,
             )
             for piece, count, places in asked
         ]
-        node = _node_of(cells, cores=self._free.item(row))
+        node = Node(cores=self._free.item(row), free=state.free, kinds=state.kinds)
         return node_loss(node, cores=self.cores, asked=parts, tables=self.tables, scarcity=self.scarcity)
 
     def levels(self) -> Ints:
@@ -169,7 +170,7 @@ class Appraisal:
         """Of each card's memory, begun percents as whole ones; a whole slice closes the card."""
         if piece.whole or piece.memory == 0:
             return _FULL if piece.whole else piece.portion
-        needed: Ints = np.ceil(piece.memory * (_FULL / np.maximum(1, self._cells.usable.T)) - _ROUND).astype(np.int64)
+        needed: Ints = np.ceil(piece.memory * (_FULL / np.maximum(1, self._cells.usable.T)) - ROUND).astype(np.int64)
         return needed
 
 
@@ -181,23 +182,17 @@ def beyond_best(lost: Reals, *, fits: Bools) -> Reals:
     return cost
 
 
-def _node_of(cells: PlainRow, *, cores: float) -> Node:
-    """A row as `room_of` would have it."""
-    free: list[tuple[int, int]] = []
-    for gpu_open, closed, cut, compute, memory, usable in zip(
-        cells.open, cells.closed, cells.cut, cells.compute, cells.memory, cells.usable, strict=True
-    ):
-        can_be = gpu_open and not closed and not cut
-        free.append((compute, int(memory * (_FULL / max(1, usable)) + _ROUND)) if can_be else (0, 0))
-    kinds = [kind if min(left) > 0 else cells.kind[0] for kind, left in zip(cells.kind, free, strict=True)]
-    return Node(cores=cores, free=free, kinds=kinds)
+def _percents(piece: Piece, usables: Sequence[int]) -> list[int]:
+    """By GPU; on most nodes all are of one size."""
+    of_size = {usable: _percent(piece, usable) for usable in frozenset(usables)}
+    return [of_size[usable] for usable in usables]
 
 
 def _percent(piece: Piece, usable: int) -> int:
     """Of a card's memory; begun percents count as whole ones, and a whole slice closes the card."""
     if piece.whole or piece.memory == 0:
         return _FULL if piece.whole else piece.portion
-    return ceil(piece.memory * (_FULL / max(1, usable)) - _ROUND)
+    return ceil(piece.memory * (_FULL / max(1, usable)) - ROUND)
 
 
 def distinct(demand: Demand) -> list[tuple[Piece, int]]:

@@ -27,6 +27,8 @@ from aliquot_scheduler.fit.modes import apart_by_mode
 from aliquot_scheduler.fit.places import allowed_places, has_compute, needed_memory, takes
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
 
+# Where no more than one row in so many is asked about, the others are not counted.
+_FEW = 4
 # Of these the words name what is wrong with which kinds of GPUs.
 _BY_KIND = frozenset({NodeCause.ISOLATION, NodeCause.CONTEXT})
 # Of each container that needs several GPUs the least that it asks of one, and what there is by mode.
@@ -39,7 +41,7 @@ class Causes:
 
     def __init__(self, demand: Demand, *, grid: Cells, emptied: Emptied, named: Bools | None = None) -> None:
         """`named`: the GPUs that the pod allows by their uuids, if it says any."""
-        self.request = demand.request
+        self._demand, self.request = demand, demand.request
         # What one container asks, and those that run before it on the same GPUs, is known as one.
         self._is_one = demand.pieces is not None
         # So many of its containers hold slices at the same time.
@@ -141,6 +143,8 @@ class Causes:
         if not rows:
             return []
         where = np.array(rows, dtype=np.intp)
+        if len(rows) * _FEW <= self.grid.rows:
+            return self._among(where).of(range(len(rows)))
         found = []
         for case in zip(map(tuple, self.counts[where].tolist()), self.fills(where), strict=True):
             if (finding := self._known.get(case)) is None:
@@ -149,6 +153,11 @@ class Causes:
         if any(one.cause in _BY_KIND for one in self._known.values()):
             return [self._with_kinds(one, row) for one, row in zip(found, rows, strict=True)]
         return found
+
+    def _among(self, rows: Rows) -> Causes:
+        """The same of these rows alone."""
+        named = None if self.named is None else self.named[rows]
+        return Causes(self._demand, grid=self.grid.part(rows), emptied=self._emptied, named=named)
 
     def fills(self, rows: Rows) -> list[Fill]:
         """Which of its containers find room on each of these, were it empty."""

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from aliquot_scheduler.fit.appraisal import Appraisal, PlacedInRow
 from aliquot_scheduler.fit.demand import Piece
-from aliquot_scheduler.picture.grid import Cells, PlainRow
+from aliquot_scheduler.fit.plain_rows import PlainRows
+from aliquot_scheduler.picture.grid import PlainRow
 
 
 def ask_row(
     row: int,
     asked: Sequence[tuple[Piece, int]],
     *,
-    grid: Cells,
+    rows: PlainRows,
     suitable: Sequence[Sequence[bool]],
     appraisal: Appraisal,
 ) -> tuple[bool, float]:
@@ -21,7 +22,8 @@ def ask_row(
 
     `suitable` is by kind of GPU, for each mode in which a container may have several (`modes.kinds_together`).
     """
-    cells = grid.plain(row)
+    state = rows.of(row)
+    cells = state.cells
     if not cells.bindable:
         return False, 0.0
     ways = [places for own in suitable if (places := _each_placed(asked, cells, suitable=own)) is not None]
@@ -29,7 +31,7 @@ def ask_row(
         return False, 0.0
     places = ways[0] if len(ways) == 1 else [sorted(frozenset[int]().union(*some)) for some in zip(*ways, strict=True)]
     placed: list[PlacedInRow] = [(*one, some) for one, some in zip(asked, places, strict=True)]
-    return True, appraisal.of_row(row, cells, placed)
+    return True, appraisal.of_row(row, state, placed)
 
 
 def _each_placed(
@@ -47,13 +49,14 @@ def _each_placed(
 
 def _takes(piece: Piece, cells: PlainRow, *, suitable: Sequence[bool]) -> list[int]:
     """The GPUs that have room for a piece, by their columns; as `places.takes` says it of all rows."""
+    compute, whole = piece.compute, piece.whole
     return [
         column
         for column, usable in enumerate(cells.usable)
         if cells.open[column]
         and not cells.closed[column]
-        and cells.compute[column] >= piece.compute
+        and cells.compute[column] >= compute
         and cells.memory[column] >= piece.memory_on(usable)
         and suitable[cells.kind[column]]
-        and not (piece.whole and cells.holders[column])
+        and not (whole and cells.holders[column])
     ]

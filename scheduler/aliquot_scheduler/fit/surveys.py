@@ -1,8 +1,9 @@
 """Surveys that were made before, brought up to date: only nodes that have changed since are asked anew.
 
 Theory of operation. What a survey says of a node follows from that node's row, from what the pod asks, and from prices
-that are the same for all nodes. Between two pods that ask alike, one or two nodes of 1,000 have changed: only those are
-asked, and so few in plain numbers (`one_row`). The answers are kept by what is asked, those that were used last.
+that are the same for all nodes. Between two pods that ask alike, few nodes of 1,000 have changed, one or two for each
+pod that came between them: only those are asked, and few in plain numbers (`one_row`), which the pods share that come
+in turn (`plain_rows`). The answers are kept by what is asked, those that were used last.
 
 What must always hold: an answer is the one that asking all rows would give; what was handed out never changes.
 """
@@ -19,6 +20,7 @@ from aliquot_scheduler.fit.cost import Reals
 from aliquot_scheduler.fit.demand import Demand, of_anybody
 from aliquot_scheduler.fit.modes import kinds_together
 from aliquot_scheduler.fit.one_row import ask_row
+from aliquot_scheduler.fit.plain_rows import PlainRows
 from aliquot_scheduler.fit.survey import Survey, Trial, survey
 from aliquot_scheduler.picture.changes import RowChanges
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows
@@ -29,7 +31,7 @@ _KEPT = 64
 # Where more than one row in so many has changed, all are asked.
 _FEW = 4
 # So few that to ask them one by one takes no longer than to ask them together.
-_ONE_BY_ONE = 16
+_ONE_BY_ONE = 12
 
 _Asked = tuple[PodRequest, float]
 
@@ -66,6 +68,7 @@ class Surveys:
 
     def __init__(self, *, grid: Grid) -> None:
         self._grid = grid
+        self._rows = PlainRows(grid=grid)
         self._kept: dict[_Asked, _Kept] = {}
 
     def of(self, demand: Demand, *, trial: Trial, appraisal: Appraisal | None, within: Bools | None = None) -> Survey:
@@ -106,9 +109,10 @@ class Surveys:
 
     def _ask_each(self, rows: Rows, kept: _Kept, demand: Demand, *, appraisal: Appraisal) -> None:
         """Ask few rows, one by one."""
+        asked = distinct(demand)
         for row in rows.tolist():
             kept.fits[row], kept.cost[row] = ask_row(
-                row, distinct(demand), grid=self._grid, suitable=kept.suitable, appraisal=appraisal
+                row, asked, rows=self._rows, suitable=kept.suitable, appraisal=appraisal
             )
 
     def _may_be_cut(self, kept: _Kept) -> bool:

@@ -83,13 +83,17 @@ def _on_gpus(
 ) -> dict[int, tuple[float, int]]:
     """By GPU that takes it what is lost there, and what is free afterwards."""
     found: dict[int, tuple[float, int]] = {}
+    # GPUs in the same state lose the same: of many nodes half are untouched.
+    known: dict[tuple[Free, int, int], tuple[float, int]] = {}
     levels = tables.rests.shape[1]
     for place in part.places:
-        (compute, memory), asked, kind = node.free[place], part.memory[place], node.kinds[place]
-        after = compute - part.compute, max(0, memory - asked)
-        lost = gpu_loss(before=(compute, memory), after=after, line=(kind * levels + level) * STEPS, tables=tables)
-        lost += CROWDING * scarcity.crowding.item(kind) * (max(part.compute, asked) / _FULL)
-        found[place] = (lost + part.penalties[place] if part.penalties else lost), min(after)
+        (compute, memory), asked, kind = state = node.free[place], part.memory[place], node.kinds[place]
+        if (same := known.get(state)) is None:
+            after = compute - part.compute, max(0, memory - asked)
+            lost = gpu_loss(before=(compute, memory), after=after, line=(kind * levels + level) * STEPS, tables=tables)
+            lost += CROWDING * scarcity.crowding.item(kind) * (max(part.compute, asked) / _FULL)
+            same = known[state] = lost, min(after)
+        found[place] = (same[0] + part.penalties[place], same[1]) if part.penalties else same
     return found
 
 

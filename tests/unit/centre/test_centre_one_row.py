@@ -17,6 +17,7 @@ from aliquot_scheduler.fit.appraisal import Appraisal, distinct, room_of
 from aliquot_scheduler.fit.demand import demand_of
 from aliquot_scheduler.fit.modes import kinds_together
 from aliquot_scheduler.fit.one_row import ask_row
+from aliquot_scheduler.fit.plain_rows import PlainRows
 from aliquot_scheduler.fit.survey import survey
 from aliquot_scheduler.worth.mix import Mix, Shape
 from aliquot_scheduler.worth.scarcity import scarcity
@@ -99,7 +100,8 @@ def test_a_row_by_itself_is_what_it_is_among_all(town: list[tuple], pod: Pod, co
     look = Appraisal(cells=grid, free=free, tables=TABLES, scarcity=prices, cores=cores)
     among = survey(demand, grid=grid, trial=lambda _: None, appraisal=look)
     suitable = list(kinds_together(grid.kinds, demand.request).values())
+    plain = PlainRows(grid=grid)
     for row in rows:
-        fits, lost = ask_row(row, distinct(demand), grid=grid, suitable=suitable, appraisal=look)
+        fits, lost = ask_row(row, distinct(demand), rows=plain, suitable=suitable, appraisal=look)
         assert fits == among.fits[row]
         assert not fits or lost == among.cost[row]
