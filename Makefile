@@ -44,13 +44,11 @@ check: $(READY) ## Lint, types, layers
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 
-bench: $(READY) ## Measure speed and memory; figures go to benchmarks/RESULTS.md by hand
-	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/queues/events.py --events 100 --each
+bench: $(READY) ## Measure speed and memory (fails at its end if the centre's calls fall short); figures go to benchmarks/RESULTS.md by hand
+	@failed=0; for part in run.py "queues/events.py --events 100 --each"; do $(BIN)/python benchmarks/$$part || failed=1; done; exit $$failed
 
-bench-centre: $(READY) ## Measure the centre: its calls (fails if they fall short), and under a real kube-scheduler (needs `make cluster`; 15 minutes)
-	$(BIN)/python benchmarks/centre/calls.py --asked
-	$(BIN)/python benchmarks/cluster/centre.py
+bench-centre: $(READY) ## Measure the centre: its calls, and under a real kube-scheduler; fails at its end if either falls short (needs `make cluster`; 15 minutes)
+	@failed=0; for part in "centre/calls.py --asked" cluster/centre.py; do $(BIN)/python benchmarks/$$part || failed=1; done; exit $$failed
 
 bench-placement: $(READY) ## Replay the openb trace by every policy (an hour; goes on where it was broken off), and time decisions
 	$(BIN)/python benchmarks/placement/quality.py --plots docs

@@ -1,14 +1,17 @@
 """kube-scheduler's calls to a real centre process: 1,000 nodes x 8 GPUs, 5,000 pods granted.
 
-    .venv/bin/python benchmarks/centre/calls.py [--nodes 1000] [--pods 5000] [--calls 400] [--queues 200] [--asked]
+    .venv/bin/python benchmarks/centre/calls.py [--nodes 1000] [--pods 5000] [--calls 400] [--shapes 1|20|each]
+        [--queues 200] [--asked]
 
 The API server is the embedded one, in a process of its own; this process plays kube-scheduler, over TLS. Five parts,
 one run of a minute or so: the start with all pods there (the very first waits for a lease that was never held);
 filter, prioritize and bind, one pod after another, with the centre's CPU time, and of that what the watch tells of
 each binding; what the centre writes to a pod behind its gate; filter calls while 40 nodes join; three restarts.
-With queues, a tree of five levels, each pod is in one of those at its end. With `--asked` each figure that somebody
-asked for is printed beside what is asked of it at these sizes, and whoever falls short ends with 1: times want a
-machine that does nothing else.
+What a pod's calls cost follows from how many shapes come in turn, since each shape asks anew of all nodes that have
+changed since it came last: so pods of one shape, of 20, and each of its own are placed, batch by batch side by side.
+20 is what a cluster sees, and the figure that counts. With queues, a tree of five levels, each pod is in one of those
+at its end. With `--asked` each figure that somebody asked for is printed beside what is asked of it at these sizes,
+and whoever falls short ends with 1: times want a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,11 +53,21 @@ GATED = 20
 RESTARTS = 3
 # Pods between two looks at the CPU clock: of several times the least is what other work spoilt least.
 BATCH = 50
+# How many shapes come in turn; a 0 is for pods each of its own.
+SHAPES = {"1": 1, "20": 20, "each": 0}
+# That is what a cluster sees.
+COUNTS = "20"
 # Nodes that nobody is asked about; others' pods are bound there, so that only the watch tells of them.
 APART = 7
 # Renewed all the time, whatever else happens.
 ELECTION = f"{NAMES.namespace}/{LEADER_LEASE}"
 Json = dict[str, Any]
+# Percent of compute and MiB of memory.
+Ask = tuple[int, int]
+# What is asked, what was measured, and how much it may be.
+Figure = tuple[str, float, float]
+USUAL: Ask = (30, 30 * PER_PERCENT)
+LEAST_MEMORY, MOST_MEMORY = 600, 75_000
 
 
 class Bench:
@@ -69,18 +82,18 @@ class Bench:
         self.centre = CentreProcess(folder=folder, url=server.url, token=CENTRE)
         self.asker = self.centre.asker()
         self.starts: list[float] = []
-        # What is asked, what was measured, and how much it may be.
-        self.figures: list[tuple[str, float, float]] = []
+        self.figures: list[Figure] = []
         self._chance = random.Random(7)  # noqa: S311 - the point is that it repeats
+        self._mix = random.Random(5)  # noqa: S311
 
-    def create(self, name: str, **spec: Any) -> Json:
+    def create(self, name: str, *, asks: Ask = USUAL, **spec: Any) -> Json:
         """Create a pod, in the next queue."""
         self._created += 1
-        return self.api.post(PODS, self.manifest(name, self._created, **spec)).ok()
+        return self.api.post(PODS, self.manifest(name, self._created, asks=asks, **spec)).ok()
 
-    def manifest(self, name: str, number: int, **spec: Any) -> Json:
-        """All pods of this bench ask alike."""
-        pod = pod_manifest(name, compute=30, memory=30 * PER_PERCENT, **spec)
+    def manifest(self, name: str, number: int, *, asks: Ask = USUAL, **spec: Any) -> Json:
+        """A pod that asks so."""
+        pod = pod_manifest(name, compute=asks[0], memory=asks[1], **spec)
         return in_queue(pod, number, queues=self._queues)
 
     def start(self, what: str) -> None:
@@ -98,26 +111,35 @@ class Bench:
         print(f"{f'{what}: exec to first decision':<46} {took:.2f} s, {self.centre.cpu_seconds():.2f} s CPU, {memory}")
         self.asker.took.clear()
 
-    def place(self, count: int, *, warm: int = 20) -> None:
-        """Place pods one after another; each is created before."""
-        pods = [self.create(f"new-{number:05}") for number in range(count + warm)]
+    def place(self, count: int, *, shapes: Sequence[str], warm: int = 20) -> None:
+        """Place pods one after another, a batch of each mix of shapes in turn; each is created before."""
+        pods = {mix: self._of(mix, count + warm) for mix in shapes}
         self.settle()
-        for pod in pods[:warm]:
-            self.asker.place(pod, self.named())
-        self.asker.took.clear()
+        for those in pods.values():
+            for pod in those[:warm]:
+                self.asker.place(pod, self.named())
         told = self._told()
-        cpu = [self._cpu_a_pod(pods[first : first + BATCH]) for first in range(warm, len(pods), BATCH)]
+        cpu: dict[str, list[float]] = {mix: [] for mix in shapes}
+        took: dict[str, dict[str, list[float]]] = {mix: {} for mix in shapes}
+        for first in range(warm, count + warm, BATCH):
+            for mix, those in pods.items():
+                self.asker.took = took[mix]
+                cpu[mix].append(self._cpu_a_pod(those[first : first + BATCH]))
+        self.asker.took = {}
         pace = min(yardstick() for _ in range(5))
-        for verb, took in self.asker.took.items():
-            p50, p99 = tell(f"{verb}, over TLS, from another process", took)
-            if verb == "filter":
-                self.figures += [("ms of a filter call, p50", p50, 5.0), ("ms of a filter call, p99", p99, 20.0)]
-        tell_cpu("CPU of the centre a pod, all three and watches", cpu)
-        tell_cpu("of it, what the watch tells of a binding", told)
-        calls = statistics.median(cpu) - statistics.median(told), min(cpu) - min(told)
-        print(f"{'so the three calls alone':<46} median {calls[0]:.2f} ms, least {calls[1]:.2f} ms")
-        self.figures.append(("ms of CPU a pod, the three calls, median", calls[0], 3.0))
+        tell_cpu("CPU of the centre a pod, what the watch tells", told)
+        # Of one mix alone is asked: the usual one, or the only one there is.
+        counts = COUNTS if COUNTS in shapes else shapes[0]
+        for mix in shapes:
+            figures = tell_of(mix, took[mix], cpu=cpu[mix], told=told)
+            self.figures += figures if mix == counts else ()
         print(f"{'beside it, 300,000 turns of a loop in Python':<46} {pace:.1f} ms of CPU")
+
+    def _of(self, mix: str, count: int) -> list[Json]:
+        """So many pods of so many shapes, drawn."""
+        drawn = shapes_of(SHAPES[mix] or count, chance=self._mix)
+        asked = [self._mix.choice(drawn) for _ in range(count)] if SHAPES[mix] else drawn
+        return [self.create(f"new-{mix}-{number:05}", asks=asks) for number, asks in enumerate(asked)]
 
     def named(self) -> list[str]:
         """All nodes, in an order of its own each time: kube-scheduler's hands look at them side by side."""
@@ -216,6 +238,30 @@ class Bench:
             self.api.post(LEASES, lease_manifest(name)).ok()
 
 
+def shapes_of(count: int, *, chance: random.Random) -> list[Ask]:
+    """So many things that pods ask: one is the usual one, several are drawn."""
+    if count == 1:
+        return [USUAL]
+    return [(chance.randint(1, 99), chance.randint(LEAST_MEMORY, MOST_MEMORY)) for _ in range(count)]
+
+
+def tell_of(
+    mix: str, took: Mapping[str, Sequence[float]], *, cpu: Sequence[float], told: Sequence[float]
+) -> list[Figure]:
+    """Print what pods of a mix have cost; the figures of it that somebody asked for."""
+    print(f"-- shapes: {mix}")
+    of_verb = {verb: tell(f"{verb}, over TLS, from another process", seconds) for verb, seconds in took.items()}
+    tell_cpu("CPU of the centre a pod, all three and watches", cpu)
+    calls = statistics.median(cpu) - statistics.median(told)
+    print(f"{'so the three calls alone':<46} median {calls:.2f} ms, least {min(cpu) - min(told):.2f} ms")
+    p50, p99 = of_verb["filter"]
+    return [
+        (f"ms of a filter call, p50, shapes: {mix}", p50, 5.0),
+        (f"ms of a filter call, p99, shapes: {mix}", p99, 20.0),
+        (f"ms of CPU a pod, the three calls, median, shapes: {mix}", calls, 3.0),
+    ]
+
+
 def tell_cpu(what: str, spent: Sequence[float]) -> None:
     """Print the median and the least of several times."""
     least = f"least {min(spent):.2f} ms, of {len(spent)} times {BATCH} pods"
@@ -249,12 +295,21 @@ def tell(what: str, took: Sequence[float]) -> tuple[float, float]:
     return p50, p99
 
 
+def judge(figures: Sequence[Figure]) -> None:
+    """Print each beside the most that it may be, and end with 1 if one is more."""
+    asked = Asked()
+    for what, found, most in figures:
+        asked.at_most(what, found, most)
+    asked.end()
+
+
 def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--shapes", choices=SHAPES, help="of which mix alone pods are placed; without it of all three")
     parser.add_argument("--queues", type=int, default=0)
     parser.add_argument("--asked", action="store_true", help="fail if a figure falls short of what is asked")
     chosen = parser.parse_args()
@@ -263,7 +318,7 @@ def main() -> None:
         bench = Bench(server=server, folder=Path(folder), size=size)
         try:
             bench.start("first start")
-            bench.place(chosen.calls)
+            bench.place(chosen.calls, shapes=[chosen.shapes] if chosen.shapes else [*SHAPES])
             bench.gated(GATED)
             bench.joining(JOINING)
             for _ in range(RESTARTS):
@@ -273,10 +328,7 @@ def main() -> None:
             bench.asker.close()
             bench.centre.component.stop()
     if chosen.asked:
-        asked = Asked()
-        for what, found, most in bench.figures:
-            asked.at_most(what, found, most)
-        asked.end()
+        judge(bench.figures)
 
 
 if __name__ == "__main__":

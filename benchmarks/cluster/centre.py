@@ -38,7 +38,8 @@ from support.centre_process import cpu_seconds
 ALONE, ASKED, GATED = "kube-scheduler alone", "with the centre", "with the centre, gated"
 # HAMi's own shapes: pods, nodes, and seconds from a binding until its plugin has answered Allocate.
 SHAPES, ALLOCATED_AFTER = ((30, 1), (60, 10)), 0.3
-# What is asked of the rate beside kube-scheduler alone.
+# What is asked of the rate with these, and of the rate beside kube-scheduler alone.
+LEAST_RATE = 10.0
 HALF = 0.5
 _PATIENCE = 240.0
 
@@ -166,9 +167,14 @@ def shapes(_: argparse.Namespace) -> bool:
                 outcome = on.stream(on.pods(count, compute=20, memory=8_000, how=how))
                 refused = on.refused() - before
                 tell(f"{count} pods, {nodes} nodes, {how}", outcome, pods=count, more=f"{refused} failed bindings")
-                good &= outcome.bound == count and not refused
+                good &= shape_holds(outcome, pods=count, refused=refused)
                 on.clear()
     return good
+
+
+def shape_holds(outcome: Outcome, *, pods: int, refused: int) -> bool:
+    """Whether what is asked of HAMi's shapes holds: all bound, none refused, and fast enough."""
+    return outcome.bound == pods and not refused and outcome.rate >= LEAST_RATE
 
 
 def halves(_: argparse.Namespace) -> bool:
