@@ -14,6 +14,8 @@ class Patience:
         self._patience = patience
         self.hold = hold
         self.since: dict[str, float] = {}
+        # For whom it stands still, since when: they may not come in for a while, whatever there is room for.
+        self._still: dict[str, float] = {}
         # Who has lost it at this instant, until they change.
         self._impatient_now: tuple[float, set[str]] | None = None
 
@@ -27,8 +29,17 @@ class Patience:
 
     def forget(self, uid: str) -> None:
         """It is a head no more."""
+        self._still.pop(uid, None)
         if self.since.pop(uid, None) is not None:
             self._impatient_now = None
+
+    def stand_still(self, uids: AbstractSet[str], *, now: float) -> None:
+        """For these heads, and for no others, until this is told again: the time in between counts for nobody."""
+        for uid in [uid for uid in self._still if uid not in uids]:
+            self.since[uid] += now - self._still.pop(uid)
+        for uid in uids:
+            self._still.setdefault(uid, now)
+        self._impatient_now = None
 
     def impatient(self, *, now: float) -> AbstractSet[str]:
         """The heads that were passed long enough, unless they have held others up for too long."""
@@ -39,7 +50,7 @@ class Patience:
     def is_impatient(self, uid: str, *, now: float, beyond: bool = False) -> bool:
         """Whether a head is; `beyond` its share it never holds others up for longer than heads may as it comes."""
         since = self.since.get(uid)
-        if since is None or not self.hold or now - since < self._patience:
+        if since is None or uid in self._still or not self.hold or now - since < self._patience:
             return False
         # The time in which all may pass grows too: whatever it is that keeps it out must not stop a cluster.
         times = 1 if beyond else 2 ** self.doublings(uid, now=now)

@@ -73,6 +73,7 @@ class SecondTurns:
             line.closed = {}
         self._doubted.clear()
         if not doubts:
+            self._memory.patience.stand_still(frozenset(), now=now)
             return
         coming = {one.whose for one in self._inside.coming.values() if one.uid not in self._lost_turns}
         rivals = Rivals(hall=self._hall, books=books)
@@ -109,9 +110,10 @@ class SecondTurns:
         return tuple(max(0, due - used) for due, used in zip(owner.node.due, owner.used, strict=False))
 
     def _keep_nothing_for_the_closed(self, *, now: float) -> None:
-        """Who may not come in is no head of a line: else a node stood idle for it, and it waits anew from now on."""
-        for waiter in filter(None, map(self._hall.standing, self._memory.patience.impatient(now=now))):
-            line = self._hall.lines[waiter.queue]
-            most = line.closed.get(waiter.user)
-            if most is not None and self._asks_more(waiter, most):
-                self._memory.forget(waiter.uid)
+        """Who may not come in is no head of a line meanwhile, else a node stood idle for it; then it waits on."""
+        patience = self._memory.patience
+        heads = filter(None, map(self._hall.standing, patience.since))
+        closed = {one.uid for one in heads if one.user in self._hall.lines[one.queue].closed and self.is_doubted(one)}
+        for uid in closed & patience.impatient(now=now):
+            self._memory.keep_nothing(uid)
+        patience.stand_still(closed, now=now)

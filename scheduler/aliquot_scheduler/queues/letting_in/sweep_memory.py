@@ -135,9 +135,13 @@ class SweepMemory:
 
     def forget(self, uid: str) -> None:
         """It is a head no more."""
+        self.keep_nothing(uid)
+        self.patience.forget(uid)
+
+    def keep_nothing(self, uid: str) -> None:
+        """Neither a node nor a guarantee is kept for it, as long as nothing else is said."""
         if self._owed == uid:
             self._owe_nobody()
-        self.patience.forget(uid)
         self.looks.forget(uid)
         self._came_to.discard(uid)
         if uid in self._kept:

@@ -4,7 +4,7 @@
 |---|---|---|
 | owes | a turn of theirs led to nothing, however it ended | it is paid; none has for an hour |
 | in doubt | such turns have lasted for `PROMISE` together | they owe nothing any more |
-| paused | one more has led to nothing | for three times as long as that lasted nobody came, or the doubt is over |
+| paused | one more has, of a pod that had lost none | nobody came for three times as long as it lasted |
 
 What a turn kept is owed: compute and memory each, times the seconds that it lasted. It is paid by pods of that user
 that were bound there since, by what they hold and for as long as they do. So a little pod among bad ones pays little,
@@ -104,11 +104,12 @@ class Doubts:
         if doubt.since is None and doubt.lasted < PROMISE:
             return
         began = now - kept.lasted
-        in_doubt = doubt.since is not None and began >= doubt.since
+        # Those that try again have bounds of their own (`tries.py`): else they made the user's others pause for ever.
+        in_doubt = doubt.since is not None and began >= doubt.since and not again
         doubt.since = now if doubt.since is None else doubt.since
-        pause = (PART - 1) * kept.lasted if again or in_doubt else AGAIN
+        pause = (PART - 1) * kept.lasted if in_doubt else AGAIN
         doubt.until = max(doubt.until, at_the_next(now + pause))
-        if in_doubt and not again:
+        if in_doubt:
             doubt.again = True
             self._all_until = max(self._all_until, began) + PART * kept.part * kept.lasted
 
