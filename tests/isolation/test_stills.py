@@ -17,15 +17,19 @@ SIZE = 4 * mmap.PAGESIZE
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
     libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+    return libc
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
     loaded = compiled(ROOT / "isolation" / "stills.c")
     loaded.lies_still.restype = ctypes.c_bool
     loaded.lies_still.argtypes = ctypes.c_void_p, ctypes.c_uint64
-    loaded.map, loaded.unmap = libc.mmap, libc.munmap
     return loaded
 
 
@@ -48,7 +52,7 @@ def test_only_a_private_map_of_a_file_that_nobody_writes_to_lies_still(
     path.write_bytes(bytes(SIZE))
     anonymous = flags & mmap.MAP_ANONYMOUS
     with path.open("r+b") as file:
-        at = _library().map(None, SIZE, rights, flags, -1 if anonymous else file.fileno(), 0)
+        at = _libc().mmap(None, SIZE, rights, flags, -1 if anonymous else file.fileno(), 0)
     # Of what lies behind it nobody knows whether it is another map of the same file.
     assert _library().lies_still(at + offset, size) == still
-    _library().unmap(at, SIZE)
+    _libc().munmap(at, SIZE)

@@ -159,6 +159,6 @@ def test_an_instance_that_is_held_is_drawn_full() -> None:
     assert "<dd>0 %</dd>" in free
     boxes = re.findall(r'<path class="q-none[^>]* d="M0 \d+h([0-9.]+)v', str(gpu_bar(part, {})))
     assert [float(width) for width in boxes] == [100, 50]
-    scene = Scene(state=state_of([]), hues={}, used={}, slices={}, beside={})
+    scene = Scene(state=state_of([]), hues={}, used={}, slices={}, beside={}, out={})
     bar = "".join(span.text for span in _gpu_bar(part, scene, width=10))
     assert (bar.count(FREE), len(bar)) == (0, 10)

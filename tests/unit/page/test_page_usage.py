@@ -128,7 +128,7 @@ def test_any_text_is_read(text: str) -> None:
 
 async def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """By its node, once it has told that, and in a word where the error has none; once for a whole outage."""
-    silent, asked = asyncio.Event(), []
+    silent, asked = asyncio.Event(), list[None]()
 
     async def metrics(_: web.Request) -> web.Response:
         asked.append(None)
