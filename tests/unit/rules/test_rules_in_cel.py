@@ -131,8 +131,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "x", "cost": "-1"}, "rule x, cost: a pod and a node without labels cost -1; let it be from 0 to 2 GPUs"),
     ({"name": "x"}, "rule x has neither refuse nor cost"),
     ({"name": "X!", "cost": "1"}, "matching regex"),
-    ({"name": "x", "cots": "1"}, "unknown field `cots`"),
-    ({"cost": "1"}, "missing required field `name`"),
+    ({"name": "x", "cots": "1"}, "unknown field cots"),
+    ({"cost": "1"}, "missing required field name"),
     ({"name": "x", "cost": 1}, "expected text"),
 ]
 
