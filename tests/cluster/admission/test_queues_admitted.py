@@ -140,9 +140,7 @@ def test_a_pod_waits_only_where_its_namespace_may(cluster: ClusterHarness, guard
     """At home by the namespace's label, elsewhere where the queue says so; a queue made just now counts at once."""
     ask = {"compute": "30"}
     named = {NAMES.queue: "a"}
-    assert "there is no queue a; write queue default" in guarded.refusal(
-        asking("p", namespace, ask, labels=named)
-    )
+    assert "there is no queue a; write queue default" in guarded.refusal(asking("p", namespace, ask, labels=named))
     cluster.api.create(queue("a"))
     refusal = guarded.refusal(asking("p", namespace, ask, labels=named))
     assert f"queue a does not take pods of namespace {namespace}" in refusal
