@@ -3,12 +3,15 @@
 
 #include "granules.h"
 #include "holdings.h"
+#include "managed.h"
 #include "release.h"
 
 struct claim {
     int gpu;
     uint64_t charged;
     bool in_gap; /* nothing was charged: the block should find room in a granule that is */
+    bool missed; /* it did not, and goes the way of all others */
+    bool managed;
 };
 
 /* One at a time tries whether a block fits into what is charged, so that at most one granule is taken too much, for as
@@ -16,12 +19,12 @@ struct claim {
 static pthread_mutex_t gap_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult claim(struct claim *claim, uint64_t bytes) {
-    *claim = (struct claim){.gpu = gpu_of_context()};
+    *claim = (struct claim){.gpu = gpu_of_context(), .missed = claim->missed};
     if (claim->gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
     claim->charged = TO_GRANULES(bytes);
     if (account_charge(claim->gpu, claim->charged)) return CUDA_SUCCESS;
-    claim->in_gap = bytes && bytes < GRANULE && granules_have_gap(bytes, claim->gpu);
+    claim->in_gap = !claim->missed && bytes && bytes < GRANULE && granules_have_gap(bytes, claim->gpu);
     if (claim->in_gap) {
         claim->charged = 0;
         pthread_mutex_lock(&gap_lock);
@@ -39,35 +42,42 @@ static CUresult give_back(const struct claim *claim, CUdeviceptr address, uint64
 
 /* Bring the charge to what the block really took. */
 static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
+    bool (*ask)(int gpu, uint64_t more) = claim->in_gap ? account_charge : charge;
     uint64_t took = granules_enter(address, bytes, claim->gpu);
-    if (took > claim->charged && !account_charge(claim->gpu, took - claim->charged))
-        return give_back(claim, address, bytes);
+    if (took > claim->charged && !ask(claim->gpu, took - claim->charged)) return give_back(claim, address, bytes);
     if (took < claim->charged) account_release(claim->gpu, claim->charged - took);
+    struct managed *managed = claim->managed ? managed_enter(address, bytes, claim->gpu) : NULL;
     struct holding holding = {
         .kind = BLOCK,
         .value = address,
-        .record = {.bytes = bytes, .context = current_context(), .gpu = claim->gpu},
+        .record = {.bytes = bytes, .context = current_context(), .extra = (uintptr_t)managed, .gpu = claim->gpu},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
     struct claim all = {.gpu = claim->gpu, .charged = took};
+    managed_leave(managed);
     return give_back(&all, address, bytes);
 }
 
-static CUresult settle(const struct claim *claim, CUresult result, CUdeviceptr address, uint64_t bytes) {
-    if (result == CUDA_SUCCESS)
-        result = enter(claim, address, bytes);
+/* Whether all is done; false if the block missed the gap: then it is claimed anew. */
+static bool settle(struct claim *claim, CUresult *result, CUdeviceptr address, uint64_t bytes) {
+    if (*result == CUDA_SUCCESS)
+        *result = enter(claim, address, bytes);
     else
         account_release(claim->gpu, claim->charged);
+    claim->missed = claim->in_gap && *result == CUDA_ERROR_OUT_OF_MEMORY;
     if (claim->in_gap) pthread_mutex_unlock(&gap_lock);
-    return result;
+    return !claim->missed;
 }
 
 static CUresult take(CUdeviceptr *address, size_t bytes) {
-    struct claim c;
-    CUresult result = claim(&c, bytes);
-    if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuMemAlloc_v2)(address, bytes);
-    return settle(&c, result, *address, bytes);
+    struct claim c = {0};
+    CUresult result;
+    do {
+        result = claim(&c, bytes);
+        if (result != CUDA_SUCCESS) return result;
+        result = REAL(cuMemAlloc_v2)(address, bytes);
+    } while (!settle(&c, &result, *address, bytes));
+    return result;
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
@@ -76,11 +86,15 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 }
 
 static CUresult take_managed(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    struct claim c;
-    CUresult result = claim(&c, bytes);
-    if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuMemAllocManaged)(address, bytes, flags);
-    return settle(&c, result, *address, bytes);
+    struct claim c = {0};
+    CUresult result;
+    do {
+        result = claim(&c, bytes);
+        if (result != CUDA_SUCCESS) return result;
+        c.managed = true;
+        result = REAL(cuMemAllocManaged)(address, bytes, flags);
+    } while (!settle(&c, &result, *address, bytes));
+    return result;
 }
 
 EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
@@ -92,11 +106,14 @@ static CUresult take_pitched(CUdeviceptr *address, size_t *pitch, size_t width, 
     /* The driver pads each row, to 512 bytes on all present GPUs. What it took is told by the pitch it answers. */
     uint64_t row = (width + 511) & ~511ULL, bytes;
     if (row < width || __builtin_mul_overflow(row, height, &bytes)) bytes = UINT64_MAX;
-    struct claim c;
-    CUresult result = claim(&c, bytes);
-    if (result != CUDA_SUCCESS) return result;
-    result = REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element);
-    return settle(&c, result, *address, *pitch * height);
+    struct claim c = {0};
+    CUresult result;
+    do {
+        result = claim(&c, bytes);
+        if (result != CUDA_SUCCESS) return result;
+        result = REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element);
+    } while (!settle(&c, &result, *address, *pitch * height));
+    return result;
 }
 
 EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
@@ -110,6 +127,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t w
 
 static void left(const struct holding *block) {
     if (block->record.flags & LENT) account_recall(block->value);
+    managed_leave((struct managed *)(uintptr_t)block->record.extra);
     account_release(block->record.gpu, granules_leave(block->value, block->record.bytes));
 }
 

@@ -26,21 +26,39 @@ int gpu_of_device(int device) {
     return seen - 2;
 }
 
-/* The first number of its compute capability; 0 where the driver does not tell. */
-static int generation_of(CUdevice device) {
-    int generation = 0;
-    return REAL(cuDeviceGetAttribute)(&generation, DEVICE_GENERATION, device) == CUDA_SUCCESS ? generation : 0;
+/* 90 for compute capability 9.0; 0 where the driver does not tell. */
+static unsigned kind_of(CUdevice device) {
+    int major = 0, minor = 0;
+    if (REAL(cuDeviceGetAttribute)(&major, DEVICE_GENERATION, device) != CUDA_SUCCESS || major <= 0) return 0;
+    if (REAL(cuDeviceGetAttribute)(&minor, DEVICE_VARIANT, device) != CUDA_SUCCESS || minor < 0) return 0;
+    return (unsigned)major * 10 + (unsigned)minor;
 }
 
-bool gpus_may_run(unsigned machine) {
+static bool any_gpu(bool (*may)(unsigned kind, unsigned machine), unsigned machine) {
     int count = 0;
     if (!machine || REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || count <= 0) return true;
     for (int i = 0; i < count; i++) {
-        int generation = generation_of(i);
-        bool renamed = machine == 101 && generation == 11; /* as CUDA 12 called the first of these */
-        if (generation <= 0 || (int)machine / 10 == generation || renamed) return true;
+        unsigned kind = kind_of(i);
+        if (!kind || may(kind, machine)) return true;
     }
     return false;
+}
+
+static bool may_load(unsigned kind, unsigned machine) {
+    bool renamed = machine == 101 && kind / 10 == 11; /* as CUDA 12 called the first of these */
+    return renamed || (machine / 10 == kind / 10 && machine <= kind);
+}
+
+static bool may_compile(unsigned kind, unsigned machine) {
+    return machine <= kind;
+}
+
+bool gpus_may_load(unsigned machine) {
+    return any_gpu(may_load, machine);
+}
+
+bool gpus_may_compile(unsigned machine) {
+    return any_gpu(may_compile, machine);
 }
 
 int gpu_of_context(void) {

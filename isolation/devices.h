@@ -10,9 +10,10 @@
 /* The GPU that a stream works on, or -1: its context's, whichever is current; of a default stream, the current one's. */
 int gpu_of_stream(CUstream stream);
 
-/* Whether code for a kind of GPU (90 for compute capability 9.0; 0: nobody knows) runs on one of the slice's: that of
- * another generation does not. */
-bool gpus_may_run(unsigned machine);
+/* Whether one of the slice's GPUs may run code for a kind of GPU (90 for compute capability 9.0; 0: nobody knows): a cubin
+ * those of its generation, from its kind on; text, which the driver compiles, all from its kind on. */
+bool gpus_may_load(unsigned machine);
+bool gpus_may_compile(unsigned machine);
 
 /* Make a stream's context the current one; false if it is, or a default stream's, or nobody can tell. */
 bool context_enter(CUstream stream);

@@ -47,8 +47,8 @@ enum { LOCATION_DEVICE = 1 };
 enum { ATTRIBUTE_POOL_THRESHOLD = 4, ATTRIBUTE_POOL_RESERVED_NOW = 5, ATTRIBUTE_POOL_USED_NOW = 7 };
 enum { ATTRIBUTE_GRAPH_RESERVED_NOW = 2 };
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
-enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10 };
-enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39, DEVICE_GENERATION = 75 };
+enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10, NODE_MEMORY_FREE = 11 };
+enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39, DEVICE_GENERATION = 75, DEVICE_VARIANT = 76 };
 enum { POINTER_KIND = 2, POINTER_DEVICE = 9 };
 enum { MEMORY_MAP = 1 };
 enum { SHAREABLE_DESCRIPTOR = 1 };
@@ -56,7 +56,7 @@ enum { LIBRARY_PRESERVED = 1 };
 enum { EVENT_NO_TIMING = 2 };
 enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */
 enum { CAPTURE_RELAXED = 2 };
-enum { INSTANTIATE_UPLOAD = 2 };
+enum { INSTANTIATE_AUTO_FREE = 1, INSTANTIATE_UPLOAD = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };
 
 typedef struct { int type, id; } CUmemLocation;
@@ -197,6 +197,22 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes);
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element);
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags);
 CUresult cuMemFree_v2(CUdeviceptr address);
+CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream);
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream);
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream);
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags,
+                                    CUstream stream);
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place, size_t *from,
+                                 size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place,
+                                      size_t *from, size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place,
+                                           size_t *from, size_t places, unsigned long long flags, CUstream stream);
+CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size_t *bytes, size_t count,
+                                                CUmemLocation *place, size_t *from, size_t places,
+                                                unsigned long long flags, CUstream stream);
+CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device);
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation place);
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream);
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
@@ -292,6 +308,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
                               const void *parameters);
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                               CUdeviceptr address);
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
 CUresult cuGraphNodeGetType(CUgraphNode node, int *type);
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters);

@@ -1,21 +1,12 @@
 #include "fat.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "devices.h"
 #include "granules.h"
-#include "ptx.h"
-#include "unpack.h"
+#include "loadable.h"
 #include "weights.h"
 
 #define FAT_BINARY 0xba55ed50u
-#define PACKED_LZ4 0x2000u
-#define PACKED_ZSTD 0x8000u
-#define TEXT 1
-#define CUBIN 2
-#define LZ4_GROWS 8   /* by so many bits at the most: a byte more of a length is 255 bytes */
-#define ZSTD_GROWS 16 /* a block of 4 bytes is 128 KiB */
 
 struct head {
     uint32_t magic;
@@ -46,54 +37,83 @@ uint64_t fat_length(const unsigned char *image) {
     return head.bytes > LARGEST_SIZE ? UINT64_MAX : head.size + head.bytes;
 }
 
-/* Other kinds are code on its way to be compiled, whose variables nobody here can read: the driver compiles and loads it
- * where nothing else fits. */
-static uint64_t content_bytes(const unsigned char *content, uint64_t size, unsigned kind) {
-    if (kind == CUBIN) return size >= sizeof(uint32_t) && is_cubin(content) ? cubin_bytes(content, size) : UNKNOWN_WEIGHT;
-    uint64_t variables = kind == TEXT ? text_variables((const char *)content, size) : UNKNOWN_WEIGHT;
-    return variables == UNKNOWN_WEIGHT ? variables : size + variables;
-}
-
-/* Code and variables of what is packed; variables without content are seen in nothing but what is inside. */
-static uint64_t packed_bytes(const unsigned char *from, uint64_t bytes, const struct more *more, unsigned kind) {
-    uint64_t weight = UNKNOWN_WEIGHT, packed = more->packed && more->packed < bytes ? more->packed : bytes;
-    bool lz4 = more->flags & PACKED_LZ4;
-    if (lz4 && (more->flags & PACKED_ZSTD)) return weight;
-    if (more->unpacked >> (lz4 ? LZ4_GROWS : ZSTD_GROWS) > packed) return weight;
-    unsigned char *content = malloc(more->unpacked + sizeof(uint32_t));
-    if (!content) return weight;
-    if ((lz4 ? unpack_lz4 : unpack_zstd)(content, more->unpacked, from, packed))
-        weight = content_bytes(content, more->unpacked, kind);
-    free(content);
-    return weight;
-}
-
-/* A cubin runs on GPUs of its own generation. Of others as many bytes as it has inside are charged, without a look: half
- * a dozen generations of a large library would take seconds to unpack. */
-static uint64_t entry_bytes(const unsigned char *at, const struct entry *entry) {
+static struct verdict judge(const unsigned char *at, const struct entry *entry) {
     struct more more = {0};
-    const unsigned char *content = at + entry->size;
     if (entry->size >= sizeof *entry + sizeof more) memcpy(&more, at + sizeof *entry, sizeof more);
-    if (!(more.flags & (PACKED_LZ4 | PACKED_ZSTD))) return content_bytes(content, entry->bytes, entry->kind);
-    if (entry->kind == CUBIN && !gpus_may_run(more.machine)) return more.unpacked;
-    return packed_bytes(content, entry->bytes, &more, entry->kind);
+    return judge_entry(&(struct told){
+        .kind = entry->kind,
+        .machine = more.machine,
+        .flags = more.flags,
+        .packed = more.packed,
+        .unpacked = more.unpacked,
+        .content = at + entry->size,
+        .bytes = entry->bytes,
+    });
+}
+
+/* Entries as they were found, one after the other. */
+struct walk {
+    const unsigned char *image;
+    uint64_t at, end;
+    bool broken;
+};
+
+static bool next_entry(struct walk *walk, struct entry *entry) {
+    uint64_t left = walk->end - walk->at;
+    if (left < sizeof *entry) return false;
+    memcpy(entry, walk->image + walk->at, sizeof *entry);
+    if (!entry->size && !entry->bytes) return false;
+    walk->broken = entry->size < sizeof *entry || entry->size > left || entry->bytes > left - entry->size;
+    return !walk->broken;
+}
+
+static bool begin(struct walk *walk, const unsigned char *image, uint64_t size) {
+    struct head head;
+    if (size < sizeof head) return false;
+    memcpy(&head, image, sizeof head);
+    *walk = (struct walk){.image = image, .at = head.size, .end = head.size + head.bytes};
+    return head.bytes <= LARGEST_SIZE && walk->end <= size;
 }
 
 /* Only one of its entries is loaded: the largest is the most that it can be. */
 uint64_t fat_bytes(const unsigned char *image, uint64_t size) {
-    struct head head;
-    if (size < sizeof head) return UNKNOWN_WEIGHT;
-    memcpy(&head, image, sizeof head);
-    if (head.bytes > LARGEST_SIZE || head.size + head.bytes > size) return UNKNOWN_WEIGHT;
-    uint64_t most = 0, at = head.size, end = head.size + head.bytes;
-    while (end - at >= sizeof(struct entry)) {
-        struct entry entry;
-        memcpy(&entry, image + at, sizeof entry);
-        if (!entry.size && !entry.bytes) break;
-        if (entry.size < sizeof entry || entry.size > end - at || entry.bytes > end - at - entry.size) return UNKNOWN_WEIGHT;
-        uint64_t bytes = entry_bytes(image + at, &entry);
+    struct walk walk;
+    struct entry entry;
+    uint64_t most = 0;
+    if (!begin(&walk, image, size)) return UNKNOWN_WEIGHT;
+    for (; next_entry(&walk, &entry); walk.at += entry.size + entry.bytes) {
+        uint64_t bytes = judge(image + walk.at, &entry).bytes;
         if (bytes > most) most = bytes;
-        at += entry.size + entry.bytes;
     }
+    return walk.broken ? UNKNOWN_WEIGHT : most;
+}
+
+/* What is behind the entries that are kept goes with those that are not. */
+static void end_at(unsigned char *image, uint64_t at, const struct walk *walk) {
+    struct head head;
+    memcpy(&head, image, sizeof head);
+    head.bytes = at - head.size;
+    memcpy(image, &head, sizeof head);
+    memset(image + at, 0, walk->end - at);
+}
+
+uint64_t fat_keep_known(unsigned char *image, uint64_t size) {
+    struct walk walk;
+    struct entry entry;
+    uint64_t most = 0, kept;
+    bool known = false, unknown = false;
+    if (!begin(&walk, image, size)) return UNKNOWN_WEIGHT;
+    for (kept = walk.at; next_entry(&walk, &entry); walk.at += entry.size + entry.bytes) {
+        struct verdict verdict = judge(image + walk.at, &entry);
+        bool left_out = verdict.bytes > LARGEST_SIZE;
+        unknown = unknown || left_out;
+        if (left_out) continue;
+        known = known || verdict.may_load;
+        if (verdict.bytes > most) most = verdict.bytes;
+        memmove(image + kept, image + walk.at, entry.size + entry.bytes);
+        kept += entry.size + entry.bytes;
+    }
+    if (walk.broken || (unknown && !known)) return UNKNOWN_WEIGHT;
+    if (unknown) end_at(image, kept, &walk);
     return most;
 }

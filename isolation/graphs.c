@@ -1,46 +1,20 @@
 /* Graphs that allocate. What their memory takes, the driver tells for each device as a whole; a launch is let through
- * when what all of the graph's nodes ask for fits beside it. */
+ * when what it may take beyond that fits (graphs_core.h). */
 #include <pthread.h>
-#include <stdlib.h>
+#include <time.h>
 
+#include "graph_nodes.h"
+#include "graphs_core.h"
 #include "holdings.h"
 #include "pace.h"
+#include "tails.h"
 
+#define NAP_NS 1000000L
+#define MOST_NAPS 60000 /* a stream may wait for the very thread that launches: it has an answer after a minute */
+
+/* Around what the driver does with a graph's memory and what is noted of it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t charged[MOST_GPUS];
-
-struct node_bytes {
-    uint64_t bytes[MOST_GPUS];
-    bool too_much;
-};
-
-static void add_nodes(CUgraph graph, struct node_bytes *sum);
-
-static void add_node(CUgraphNode node, struct node_bytes *sum) {
-    int type;
-    CUgraph child;
-    CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-    if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
-    if (type == NODE_CHILD_GRAPH && REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
-        add_nodes(child, sum);
-    if (type != NODE_MEMORY_ALLOCATION || REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
-    if (parameters.properties.location.type != LOCATION_DEVICE) return;
-    int gpu = gpu_of_device(parameters.properties.location.id);
-    if (gpu < 0 || parameters.bytes > LARGEST_SIZE)
-        sum->too_much = true;
-    else
-        sum->bytes[gpu] += TO_GRANULES(parameters.bytes);
-}
-
-static void add_nodes(CUgraph graph, struct node_bytes *sum) {
-    size_t count = 0;
-    if (REAL(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || !count) return;
-    CUgraphNode *nodes = calloc(count, sizeof *nodes);
-    sum->too_much = sum->too_much || !nodes;
-    if (nodes && REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++) add_node(nodes[i], sum);
-    free(nodes);
-}
+static struct graph_memory memory[MOST_GPUS];
 
 /* What a graph allocates on one of the slice's GPUs is held by a number of its own, for no two graphs are so near. */
 static uint64_t part_of(CUgraphExec exec, int gpu) {
@@ -52,17 +26,23 @@ static int gpus_here(void) {
     return limits ? (int)limits->gpus : 0;
 }
 
-static bool note(CUgraphExec exec, const struct node_bytes *sum) {
-    bool noted = !sum->too_much;
+static bool note(CUgraphExec exec, const uint64_t asks[MOST_GPUS]) {
+    bool noted = true;
     for (int gpu = 0; noted && gpu < gpus_here(); gpu++) {
-        struct holding part = {
-            .kind = EXEC,
-            .value = part_of(exec, gpu),
-            .record = {.bytes = sum->bytes[gpu], .gpu = gpu},
-        };
-        noted = !sum->bytes[gpu] || holdings_add(part);
+        struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = {.bytes = asks[gpu], .gpu = gpu}};
+        noted = !asks[gpu] || holdings_add(part);
     }
     return noted;
+}
+
+static struct graph_share share_of(const struct record *record) {
+    return (struct graph_share){.asks = record->bytes, .has = record->extra, .forgot = record->references};
+}
+
+static void write_share(struct record *record, void *with) {
+    const struct graph_share *share = with;
+    record->extra = share->has;
+    record->references = share->forgot;
 }
 
 static void forget_graph(CUgraphExec exec) {
@@ -71,11 +51,11 @@ static void forget_graph(CUgraphExec exec) {
 }
 
 static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
-    struct node_bytes sum = {0};
+    uint64_t asks[MOST_GPUS];
     if (result != CUDA_SUCCESS) return result;
-    add_nodes(graph, &sum);
+    bool told = graph_asks(graph, asks);
     pthread_mutex_lock(&lock);
-    bool noted = note(*exec, &sum);
+    bool noted = told && note(*exec, asks);
     if (!noted) forget_graph(*exec);
     pthread_mutex_unlock(&lock);
     if (!noted) REAL(cuGraphExecDestroy)(*exec);
@@ -97,61 +77,126 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
     return ANSWERED(exec, made, remember(REAL(cuGraphInstantiateWithFlags)(&made, graph, flags), &made, graph));
 }
 
-static uint64_t reserved_now(int gpu) {
-    uint64_t bytes = 0;
-    for (CUdevice device = 0; device < MOST_GPUS; device++)
-        if (gpu_of_device(device) == gpu) {
-            REAL(cuDeviceGetGraphMemAttribute)(device, ATTRIBUTE_GRAPH_RESERVED_NOW, &bytes);
-            return bytes;
-        }
-    return bytes;
+/* What the driver has reserved for graphs; what is charged, where it does not say. */
+static uint64_t reserved_now(int gpu, uint64_t charged) {
+    for (CUdevice device = 0; device < MOST_GPUS; device++) {
+        uint64_t bytes = 0;
+        if (gpu_of_device(device) != gpu) continue;
+        bool told = REAL(cuDeviceGetGraphMemAttribute)(device, ATTRIBUTE_GRAPH_RESERVED_NOW, &bytes) == CUDA_SUCCESS;
+        return told ? bytes : charged;
+    }
+    return charged;
 }
 
-static void refresh(int gpu, uint64_t claimed) {
-    uint64_t now = reserved_now(gpu), before = charged[gpu] + claimed;
+/* Bring the charge to what is reserved. */
+static uint64_t settle(int gpu, uint64_t claimed) {
+    uint64_t before = memory[gpu].reserved + claimed, now = reserved_now(gpu, before);
     if (now > before)
         account_charge_anyway(gpu, now - before);
     else
         account_release(gpu, before - now);
-    charged[gpu] = now;
+    return now;
 }
 
-/* What it allocates by GPU; false if it is a graph that allocates nothing. */
-static bool asks_for(CUgraphExec exec, uint64_t bytes[MOST_GPUS]) {
+static void refresh(int gpu) {
+    graph_told(&memory[gpu], settle(gpu, 0));
+}
+
+/* A graph that is about to be launched or uploaded, by GPU. */
+struct asking {
+    struct graph_share share[MOST_GPUS];
+    uint64_t claimed[MOST_GPUS];
+};
+
+/* False if it is a graph that allocates nothing. */
+static bool find(CUgraphExec exec, struct asking *asking) {
     bool any = false;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        struct holding part;
-        bytes[gpu] = holdings_find(EXEC, part_of(exec, gpu), &part) ? part.record.bytes : 0;
-        any = any || bytes[gpu];
+        struct holding part = {0};
+        bool known = holdings_find(EXEC, part_of(exec, gpu), &part);
+        asking->share[gpu] = share_of(&part.record);
+        asking->claimed[gpu] = 0;
+        any = any || known;
     }
     return any;
 }
 
-static bool enter(const uint64_t bytes[MOST_GPUS]) {
-    int gpu = 0;
-    while (gpu < gpus_here() && (!bytes[gpu] || account_charge(gpu, bytes[gpu]))) gpu++;
-    if (gpu == gpus_here()) return true;
-    while (gpu--) account_release(gpu, bytes[gpu]);
-    return false;
+static void let_go(struct asking *asking) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++) account_release(gpu, asking->claimed[gpu]);
 }
 
-static void refresh_all(const uint64_t asked[MOST_GPUS], bool claimed) {
-    for (int gpu = 0; gpu < gpus_here(); gpu++)
-        if (asked[gpu]) refresh(gpu, claimed ? asked[gpu] : 0);
+static bool claim(struct asking *asking) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++) {
+        if (!asking->share[gpu].asks) continue;
+        refresh(gpu);
+        uint64_t bytes = graph_claim(&memory[gpu], &asking->share[gpu]);
+        if (!account_charge(gpu, bytes)) {
+            let_go(asking);
+            return false;
+        }
+        asking->claimed[gpu] = bytes;
+    }
+    return true;
 }
 
-static CUresult call(int index, CUgraphExec exec, CUstream stream) {
-    uint64_t bytes[MOST_GPUS];
-    if (!asks_for(exec, bytes)) return REAL_AS(index, cuGraphLaunch)(exec, stream);
-    pthread_mutex_lock(&lock);
-    refresh_all(bytes, false);
+static void enter(CUgraphExec exec, struct asking *asking, bool done) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++) {
+        if (!asking->share[gpu].asks) continue;
+        uint64_t now = settle(gpu, asking->claimed[gpu]);
+        if (!done) {
+            graph_told(&memory[gpu], now);
+            continue;
+        }
+        graph_launched(&memory[gpu], &asking->share[gpu], now);
+        holdings_change(EXEC, part_of(exec, gpu), write_share, &asking->share[gpu]);
+    }
+}
+
+static CUresult call_once(int index, CUgraphExec exec, CUstream stream) {
+    struct asking asking;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (enter(bytes)) {
+    pthread_mutex_lock(&lock);
+    find(exec, &asking);
+    if (claim(&asking)) {
         result = REAL_AS(index, cuGraphLaunch)(exec, stream);
-        refresh_all(bytes, true);
+        enter(exec, &asking, result == CUDA_SUCCESS);
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+static void make_room(const struct asking *asking) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++)
+        if (asking->share[gpu].asks) give_back_unused(gpu);
+}
+
+/* Whether the stream comes to the end of what it was given. */
+static bool ends(CUstream stream, bool per_thread) {
+    struct tails tails = {0};
+    struct tail *tail = &tails.of[0];
+    if (stream_is_captured(stream, per_thread) || !tails_add(&tails, stream, per_thread)) return false;
+    enum tail_state state = tail_ask(tail);
+    for (int naps = 0; state == TAIL_WORKING && naps < MOST_NAPS; naps++) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        state = tail_ask(tail);
+    }
+    if (tail->event) REAL(cuEventDestroy_v2)(tail->event);
+    return state == TAIL_DONE;
+}
+
+/* A graph that runs keeps its memory. The driver would give it to the next one in its stream; so where no room is left,
+ * that one waits until the stream's are done, and what they had is given back. */
+static CUresult call(int index, CUgraphExec exec, CUstream stream) {
+    struct asking asking;
+    if (!find(exec, &asking)) return REAL_AS(index, cuGraphLaunch)(exec, stream);
+    CUresult result = call_once(index, exec, stream);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    make_room(&asking);
+    result = call_once(index, exec, stream);
+    bool per_thread = index == F_cuGraphLaunch_ptsz || index == F_cuGraphUpload_ptsz;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ends(stream, per_thread)) return result;
+    make_room(&asking);
+    return call_once(index, exec, stream);
 }
 
 /* An upload takes the memory that the nodes ask for, as a launch does: it is made by itself, when that is known. */
@@ -219,20 +264,20 @@ EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device) {
     int gpu = gpu_of_device(device);
     pthread_mutex_lock(&lock);
     CUresult result = REAL(cuDeviceGraphMemTrim)(device);
-    if (gpu >= 0) refresh(gpu, 0);
+    if (gpu >= 0) refresh(gpu);
     pthread_mutex_unlock(&lock);
     return result;
 }
 
 void graphs_trim(int gpu) {
-    if (!charged[gpu]) return;
+    if (!memory[gpu].reserved) return;
     for (CUdevice device = 0; device < MOST_GPUS; device++)
         if (gpu_of_device(device) == gpu) cuDeviceGraphMemTrim(device);
 }
 
 static void forget(void) {
     pthread_mutex_init(&lock, NULL);
-    for (int gpu = 0; gpu < MOST_GPUS; gpu++) charged[gpu] = 0;
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) memory[gpu] = (struct graph_memory){0};
 }
 
 __attribute__((constructor)) static void prepare(void) {

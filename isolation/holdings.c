@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "managed.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map map;
 
@@ -73,12 +75,17 @@ void holdings_each(enum kind kind, void (*visit)(struct holding holding, void *w
     free(copies);
 }
 
-bool charge(int gpu, uint64_t bytes) {
-    if (bytes > LARGEST_SIZE) return false;
-    if (account_charge(gpu, bytes)) return true;
+void give_back_unused(int gpu) {
     pools_trim(gpu);
     graphs_trim(gpu);
     handles_settle();
+    managed_settle();
+}
+
+bool charge(int gpu, uint64_t bytes) {
+    if (bytes > LARGEST_SIZE) return false;
+    if (account_charge(gpu, bytes)) return true;
+    give_back_unused(gpu);
     return account_charge(gpu, bytes);
 }
 

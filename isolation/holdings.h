@@ -50,8 +50,14 @@ bool holdings_take_of_context(uint64_t context, struct holding *taken);
 /* Call for each holding of a kind, under no lock, with a copy. */
 void holdings_each(enum kind kind, void (*visit)(struct holding holding, void *with), void *with);
 
-/* Charge, after giving back what the driver only keeps in store, if it must be; false if there is no room. */
+/* Charge, after giving back what the driver only keeps in store, if it must be; false if there is no room.
+ *
+ * Locks are taken in this order, and none that stands before one which the thread holds: those of contexts, of stores
+ * and of code; of gaps; of handles; of pools; of graphs; of managed memory; of this map, of granules and of the account. So
+ * whoever holds that of pools or of graphs asks by `account_charge`, lets go of it where that is refused, has the store
+ * given back and asks again. */
 bool charge(int gpu, uint64_t bytes);
+void give_back_unused(int gpu);
 
 /* The calling thread's context, as a number. */
 uint64_t current_context(void);

@@ -33,10 +33,11 @@ static bool is_wrapper(const void *image) {
     return strncmp(image, (const char *)&magic, sizeof magic) == 0; /* text may be shorter */
 }
 
-static uint64_t weight_of(const unsigned char *content, uint64_t size) {
+/* Of a copy; what of it can't be weighed is left out, as long as something is left. */
+static uint64_t weight_of(unsigned char *content, uint64_t size) {
     if (is_wrapper(content)) return UNKNOWN_WEIGHT;
     if (is_cubin(content)) return cubin_bytes(content, size);
-    if (is_fat(content)) return fat_bytes(content, size);
+    if (is_fat(content)) return fat_keep_known(content, size);
     uint64_t variables = text_variables((const char *)content, size);
     return variables == UNKNOWN_WEIGHT ? variables : 2 * size + variables; /* its code is about as long as its text */
 }
@@ -92,9 +93,11 @@ static CUresult add_copy(struct image *image, const void *content, uint64_t size
 static CUresult add_fat(struct image *image, const unsigned char *content) {
     uint64_t size = fat_length(content);
     image->kept = true;
-    if (size < ALWAYS_COPIED || !lies_still(content, size)) return add_copy(image, content, size);
+    bool stays = size >= ALWAYS_COPIED && lies_still(content, size);
+    uint64_t bytes = stays ? fat_bytes(content, size) : UNKNOWN_WEIGHT;
+    if (bytes > LARGEST_SIZE) return add_copy(image, content, size);
     image->content = content;
-    add_weight(image, fat_bytes(content, size));
+    add_weight(image, bytes);
     return CUDA_SUCCESS;
 }
 

@@ -116,7 +116,7 @@ static bool enter(struct holding *holding, const CUipcMemHandle *handle) {
     if (!holding->record.references) {
         REAL(cuMemGetAddressRange_v2)(&base, &bytes, holding->value);
         holding->record.bytes = TO_GRANULES(bytes);
-        if (!account_charge(holding->record.gpu, holding->record.bytes)) return false;
+        if (!charge(holding->record.gpu, holding->record.bytes)) return false;
     }
     if (holdings_add(*holding)) return true;
     import_gone(holding);

@@ -21,19 +21,22 @@ EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared,
     return result;
 }
 
+/* The stream that is paced is the driver's, too: it gets a copy of what was read. */
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
-    CUstream stream = config ? config->stream : NULL;
-    int gpu = pace_before(stream, false);
-    CUresult result = REAL(cuLaunchKernelEx)(config, f, parameters, extra);
-    pace_after(gpu, stream, false);
+    if (!config) return REAL(cuLaunchKernelEx)(config, f, parameters, extra);
+    const CUlaunchConfig told = *config;
+    int gpu = pace_before(told.stream, false);
+    CUresult result = REAL(cuLaunchKernelEx)(&told, f, parameters, extra);
+    pace_after(gpu, told.stream, false);
     return result;
 }
 
 EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
-    CUstream stream = config ? config->stream : NULL;
-    int gpu = pace_before(stream, true);
-    CUresult result = REAL(cuLaunchKernelEx_ptsz)(config, f, parameters, extra);
-    pace_after(gpu, stream, true);
+    if (!config) return REAL(cuLaunchKernelEx_ptsz)(config, f, parameters, extra);
+    const CUlaunchConfig told = *config;
+    int gpu = pace_before(told.stream, true);
+    CUresult result = REAL(cuLaunchKernelEx_ptsz)(&told, f, parameters, extra);
+    pace_after(gpu, told.stream, true);
     return result;
 }
 
@@ -56,11 +59,13 @@ EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsig
 /* All or none: kernels of several GPUs wait for each other, so none may be held back while another runs. Each has a GPU
  * of its own. */
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
+    if (!launches || count > MOST_GPUS) return REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
+    CUDA_LAUNCH_PARAMS told[MOST_GPUS];
     int paced[MOST_GPUS];
-    unsigned told = launches && count <= MOST_GPUS ? count : 0;
-    for (unsigned i = 0; i < told; i++) paced[i] = pace_before(launches[i].stream, false);
-    CUresult result = REAL(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
-    for (unsigned i = 0; i < told; i++) pace_after(paced[i], launches[i].stream, false);
+    for (unsigned i = 0; i < count; i++) told[i] = launches[i];
+    for (unsigned i = 0; i < count; i++) paced[i] = pace_before(told[i].stream, false);
+    CUresult result = REAL(cuLaunchCooperativeKernelMultiDevice)(told, count, flags);
+    for (unsigned i = 0; i < count; i++) pace_after(paced[i], told[i].stream, false);
     return result;
 }
 

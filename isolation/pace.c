@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "devices.h"
+#include "managed.h"
 #include "pace_core.h"
 #include "table.h"
 #include "tails.h"
@@ -231,9 +232,11 @@ void pace_let_go(CUstream stream, bool per_thread) {
 
 void pace_pause(void) {
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) pthread_mutex_lock(&paces[gpu].lock);
+    managed_pause(); /* it has events of contexts, too */
 }
 
 void pace_resume(CUcontext gone) {
+    managed_resume(gone);
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
         struct pace *pace = &paces[gpu];
         if (gone) pace->core.unmarked -= tails_drop(&pace->tails, gone);

@@ -5,6 +5,7 @@
 #include "devices.h"
 #include "holdings.h"
 #include "release.h"
+#include "tails.h"
 
 /* One at a time changes a pool's size, or what it took could not be told from what another thread took. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,18 +60,17 @@ static void trim(struct holding pool, void *with) {
 static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
                                 int gpu) {
     uint64_t reserved = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), used = attribute(pool, ATTRIBUTE_POOL_USED_NOW);
+    /* In a capture it becomes a graph's node, and takes nothing before that is launched. One that another thread ends
+     * meanwhile is found by what the pool has afterwards. */
+    bool captured = stream_is_captured(stream, index == F_cuMemAllocAsync_ptsz || index == F_cuMemAllocFromPoolAsync_ptsz);
     /* The driver rounds sizes up, to 512 bytes on all present GPUs. */
-    uint64_t claimed = used + ((bytes + 511) & ~511ULL) <= reserved ? 0 : TO_GRANULES(bytes);
-    if (!account_charge(gpu, claimed)) {
-        holdings_each(POOL, trim, &gpu);
-        graphs_trim(gpu);
-        if (!account_charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    uint64_t claimed = captured || used + ((bytes + 511) & ~511ULL) <= reserved ? 0 : TO_GRANULES(bytes);
+    if (!account_charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = index == F_cuMemAllocAsync || index == F_cuMemAllocAsync_ptsz
                           ? REAL_AS(index, cuMemAllocAsync)(address, bytes, stream)
                           : REAL_AS(index, cuMemAllocFromPoolAsync)(address, bytes, pool, stream);
     bool fits = refresh(pool, gpu, claimed);
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS || (captured && fits)) return result;
     if (!fits) return give_back(pool, gpu, *address, reserved);
     struct holding block = {
         .kind = POOL_BLOCK,
@@ -88,6 +88,14 @@ static CUresult device_of(CUstream stream, CUdevice *device) {
     return result;
 }
 
+static CUresult allocate_once(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
+                              int gpu) {
+    pthread_mutex_lock(&lock);
+    CUresult result = allocate_locked(index, address, bytes, pool, stream, gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
     CUdevice device;
     if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,12 +107,10 @@ static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemory
     if (holdings_find(POOL, (uintptr_t)pool, &known)) gpu = known.record.gpu;
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     in_use = true;
-    do {
-        pthread_mutex_lock(&lock);
-        result = allocate_locked(index, address, bytes, pool, stream, gpu);
-        pthread_mutex_unlock(&lock);
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY && handles_settle()); /* imports take its lock before that of pools */
-    return result;
+    result = allocate_once(index, address, bytes, pool, stream, gpu);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    give_back_unused(gpu);
+    return allocate_once(index, address, bytes, pool, stream, gpu);
 }
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream) {

@@ -6,6 +6,8 @@
  * What must hold: `.global` and `.const` in a directive are read as a declaration, or the text is refused. */
 #include "ptx.h"
 
+#include <ctype.h>
+
 #include "granules.h"
 #include "ptx_tokens.h"
 #include "weights.h"
@@ -255,4 +257,16 @@ uint64_t text_variables(const char *content, uint64_t length) {
         if (all > LARGEST_SIZE) bad_token(&text);
     }
     return text.bad ? UNKNOWN_WEIGHT : all;
+}
+
+/* `.version 8.0 .target sm_90a, debug`: text for several kinds of GPU needs the highest, and names no lower one first. */
+unsigned text_target(const char *content, uint64_t length) {
+    struct text text = {.at = content, .end = content + length};
+    if (!take(&text, ".version") || next_token(&text).kind != NUMBER || !take(&text, ".target")) return 0;
+    struct token target = next_token(&text);
+    unsigned machine = 0;
+    if (target.kind != NAME || !begins_with(target, "sm_") || target.length > 7) return 0;
+    for (size_t i = 3; i < target.length && isdigit((unsigned char)target.at[i]); i++)
+        machine = machine * 10 + (unsigned)(target.at[i] - '0');
+    return machine;
 }

@@ -1,15 +1,18 @@
 /* Streams that end, or take part in a capture: what was given to them is noted first, for afterwards they can't be asked. */
+#include "managed.h"
 #include "pace.h"
 #include "table.h"
 #include "tails.h"
 
 EXPORT CUresult cuStreamDestroy(CUstream stream) {
     pace_let_go(stream, false);
+    managed_let_go(stream);
     return REAL(cuStreamDestroy)(stream);
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
     pace_let_go(stream, false);
+    managed_let_go(stream);
     return REAL(cuStreamDestroy_v2)(stream);
 }
 

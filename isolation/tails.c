@@ -8,9 +8,13 @@
 
 #define THREAD_DEFAULT ((CUstream)(uintptr_t)2)
 
+bool stream_is_thread_s(CUstream stream, bool per_thread) {
+    return stream == THREAD_DEFAULT || (per_thread && !stream);
+}
+
 /* Whose own default stream it is; 0 if it is another stream. */
 static uintptr_t thread_of(CUstream stream, bool per_thread) {
-    return stream == THREAD_DEFAULT || (per_thread && !stream) ? (uintptr_t)pthread_self() : 0;
+    return stream_is_thread_s(stream, per_thread) ? (uintptr_t)pthread_self() : 0;
 }
 
 static CUcontext context_here(void) {

@@ -42,6 +42,9 @@ enum tail_state tail_ask(const struct tail *tail);
 /* A context is gone (or any may be: EVERY_CONTEXT), and what was made in it. How many launches are forgotten. */
 uint64_t tails_drop(struct tails *tails, CUcontext context);
 
+/* Whether it is the calling thread's own default stream. */
+bool stream_is_thread_s(CUstream stream, bool per_thread);
+
 bool stream_is_capturing(CUstream stream, bool per_thread);
 
 /* The same at no cost in a process that has begun no capture, as most never do. */

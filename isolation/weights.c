@@ -5,6 +5,8 @@
 
 #include "granules.h"
 
+#define LARGEST_SHARED (256U << 10) /* of a multiprocessor: 228 KiB at the most, by now */
+
 bool is_cubin(const void *content) {
     return strncmp(content, ELFMAG, SELFMAG) == 0;
 }
@@ -21,12 +23,19 @@ static uint64_t sections_of(const unsigned char *image, uint64_t size, const Elf
     return count <= (size - head->e_shoff) / sizeof first ? count : UINT64_MAX;
 }
 
+static bool begins(const char *names, uint64_t size, uint32_t at, const char *with) {
+    return at < size && size - at > strlen(with) && !strncmp(names + at, with, strlen(with));
+}
+
 /* Tables of a debugger are the one content that is known to stay out, and may be large. */
 static bool is_for_debuggers(const char *names, uint64_t size, uint32_t at) {
-    static const char *const known[] = {".debug_", ".nv_debug_"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (at < size && size - at > strlen(known[i]) && !strncmp(names + at, known[i], strlen(known[i]))) return true;
-    return false;
+    return begins(names, size, at, ".debug_") || begins(names, size, at, ".nv_debug_");
+}
+
+/* A function's shared memory is on the chip; it can have no more than there is. */
+static bool is_on_chip(const Elf64_Shdr *section, const char *names, uint64_t size) {
+    bool fits = section->sh_type == SHT_NOBITS && section->sh_size <= LARGEST_SHARED;
+    return fits && begins(names, size, section->sh_name, ".nv.shared.");
 }
 
 /* What is told to be loaded; and content and room that is not, for whether the driver goes by that or by names nobody
@@ -57,13 +66,14 @@ static uint64_t add(uint64_t all, uint64_t bytes) {
     return bytes > LARGEST_SIZE || all > LARGEST_SIZE ? UNKNOWN_WEIGHT : all + bytes;
 }
 
-static uint64_t bytes_of_sections(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head) {
+static uint64_t bytes_of_sections(const unsigned char *image, uint64_t size, const Elf64_Ehdr *head, uint64_t *on_chip) {
     uint64_t all = 0, length, sections = sections_of(image, size, head);
     if (sections == UINT64_MAX) return UNKNOWN_WEIGHT;
     const char *names = names_of(image, size, head, sections, &length);
     for (uint64_t i = 0; i < sections; i++) {
         Elf64_Shdr section = section_at(image, head, i);
         if (is_loaded(&section, names, length)) all = add(all, section.sh_size);
+        if (is_on_chip(&section, names, length)) *on_chip += section.sh_size;
     }
     return all;
 }
@@ -82,14 +92,25 @@ static uint64_t bytes_of_segments(const unsigned char *image, uint64_t size, con
     return all;
 }
 
-/* The larger of what sections and what segments say: both tell of the same. */
+/* The larger of what sections and what segments say: both tell of the same, shared memory too. */
 uint64_t cubin_bytes(const unsigned char *image, uint64_t size) {
     Elf64_Ehdr head;
+    uint64_t on_chip = 0;
     if (size < sizeof head) return UNKNOWN_WEIGHT;
     memcpy(&head, image, sizeof head);
     if (head.e_ident[EI_CLASS] == ELFCLASS32) return UNKNOWN_WEIGHT; /* its tables stand elsewhere */
-    uint64_t sections = bytes_of_sections(image, size, &head), segments = bytes_of_segments(image, size, &head);
-    return sections > segments ? sections : segments;
+    uint64_t sections = bytes_of_sections(image, size, &head, &on_chip), segments = bytes_of_segments(image, size, &head);
+    uint64_t larger = sections > segments ? sections : segments;
+    return larger > LARGEST_SIZE ? UNKNOWN_WEIGHT : larger - on_chip;
+}
+
+bool cubin_machines(const unsigned char *image, uint64_t size, unsigned *first, unsigned *second) {
+    Elf64_Ehdr head;
+    if (size < sizeof head || !is_cubin(image)) return false;
+    memcpy(&head, image, sizeof head);
+    *first = head.e_flags & 0xff;
+    *second = head.e_flags >> 8 & 0xff;
+    return *first || *second;
 }
 
 static void reach(uint64_t *end, uint64_t at, uint64_t bytes) {

@@ -24,7 +24,7 @@ from aliquot_agent.pods.node_mirrors import NodeMirrors
 from aliquot_agent.pods.spec_collecting import collect_specs
 from aliquot_agent.publishing.leaving import leave
 from aliquot_agent.publishing.node_publisher import NodePublisher
-from aliquot_agent.publishing.others import given_by_others
+from aliquot_agent.publishing.others import given_by_others, has_from_others
 from aliquot_agent.publishing.signs_of_life import SignsOfLife
 from aliquot_agent.settings import AgentSettings
 from aliquot_agent.signal import Signal
@@ -215,6 +215,7 @@ class NodeAgent:
             processes=NodeProcesses(),
             stop=self._settings.ungranted == "stop",
             spared={self._names.namespace, *self._settings.ungranted_spared},
+            has_from_others=lambda pod: has_from_others(pod, node=self.node),
         )
 
     # --- what is known ------------------------------------------------------------------------------------------------

@@ -7,26 +7,20 @@
 
 #include "driver.h"
 
-static void *driver;
-static CUcontext context;
-
-static void *find(const char *name) {
-    void *found = dlsym(driver, name);
-    if (found) return found;
-    fprintf(stderr, "no %s\n", name);
-    exit(3);
-}
-
-#define CU(name) ((__typeof__(&name))find(#name))
+#define MOST_HELD 65536
 
 struct held {
     int way;
     uint64_t value, more;
 };
 
-static struct held held[MOST_HELD];
-static int held_count;
+extern void *driver;
+extern CUcontext context;
+extern struct held held[MOST_HELD];
+extern int held_count;
 
-static CUresult take_linear(struct held *h, uint64_t bytes) {
-    return CU(cuMemAlloc_v2)((CUdeviceptr *)&h->value, bytes);
-}
+/* A function of the driver's; without it the program ends. */
+void *find(const char *name);
+#define CU(name) ((__typeof__(&name))find(#name))
+
+CUresult take_linear(struct held *h, uint64_t bytes);

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_HELD 4096
 #include "calling.h"
 
 #define MOST_WINDOWS 600

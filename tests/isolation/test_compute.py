@@ -62,7 +62,9 @@ def pace(container: Container, *, rate: int) -> None:
 
 WAYS = ["kernel", "thread", "config", "config-thread", "cooperative", "cooperative-thread", "cooperative-several"]
 WAYS += ["graph", "graph-thread", "plain", "grid", "grid-later"]
-WAYS += ["fill", "fill-later", "copy", "copy-any", "copy-flat", "copy-batch"]
+WAYS += ["fill", "fill-later", "copy", "copy-any", "copy-flat", "copy-deep", "copy-batch"]
+# What these are told stands in the program's memory.
+TOLD = ["config", "config-thread", "cooperative-several", "copy-flat", "copy-deep", "copy-batch"]
 
 
 def test_every_way_to_use_the_gpu_is_charged(world: World) -> None:
@@ -78,6 +80,20 @@ def test_every_way_to_use_the_gpu_is_charged(world: World) -> None:
     seen = meter(container).in_flight
     tenant.ask("use 0.02 copy-host 1000 10")
     assert meter(container).in_flight == seen
+
+
+@pytest.mark.parametrize("how", TOLD)
+@pytest.mark.parametrize(("interposed", "whose"), [(True, "a copy"), (False, "ours")])
+def test_what_a_launch_is_judged_by_is_what_the_driver_gets(
+    world: World,
+    how: str,
+    interposed: bool,  # noqa: FBT001 - a column of the table
+    whose: str,
+) -> None:
+    """Another thread may write to what it is told, between our look and the driver's: so that is read once."""
+    tenant = world.container(memory_mib=1000, guarantee=90, rate=90).run(interposed=interposed).started()
+    assert tenant.ask(f"take linear {2 * MIB}") == "0"
+    assert tenant.ask(f"whose {how}") == whose
 
 
 @pytest.mark.parametrize("how", ["kernel", "cooperative", "graph"])

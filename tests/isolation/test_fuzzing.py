@@ -115,7 +115,7 @@ def test_an_account_that_is_scribbled_on_leads_nobody_astray(world: World, chanc
 def unpacker(isolation_cache: Path) -> Path:
     """What reads fat binaries, and what is packed in them, with sanitizers in it."""
     program = isolation_cache / "unpacker"
-    names = ("unlz4.c", "unzstd.c", "entropy.c", "fat.c", "weights.c", "ptx.c", "ptx_tokens.c")
+    names = ("unlz4.c", "unzstd.c", "entropy.c", "fat.c", "loadable.c", "weights.c", "ptx.c", "ptx_tokens.c")
     parts = [SOURCES / name for name in names]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     command = ["gcc", *flags, f"-I{SOURCES}", "-o", program, TESTED / "unpacker.c", *parts]
@@ -174,7 +174,7 @@ def test_sanitizers_find_nothing_in_what_reads_code(unpacker: Path, chance: rand
             fat = hostile(chance, fat_of(content, len(one.plain), flags, chance.choice([1, 2, 8])))
             text = hostile(chance, chance.choice(TEXTS))
             image = fat_of(hostile(chance, CUBIN), 0, 0, 2)
-            cases += [(how, len(one.plain), content), ("f", 0, fat), ("f", 0, image), ("t", 0, text)]
+            cases += [(how, len(one.plain), content), ("f", 0, fat), ("k", 0, fat), ("f", 0, image), ("t", 0, text)]
         told = b"".join(how.encode() + struct.pack("<QQ", size, len(case)) + case for how, size, case in cases)
         answer = subprocess.run([unpacker], input=told, stdout=subprocess.PIPE, check=True, timeout=120).stdout
         assert len(answer) == len(cases)

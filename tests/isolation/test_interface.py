@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_account, encode_limits
-from support.isolation import MIB, ROOT, SOURCES, Built, World, gpu_uuid, names
+from support.isolation import CALLING, MIB, ROOT, SOURCES, Built, World, gpu_uuid, names
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
@@ -59,11 +59,12 @@ def test_private_tables_are_the_drivers_but_for_those_that_give_memory(world: Wo
 
 
 def test_every_function_that_gives_memory_or_launches_is_tried() -> None:
-    """A new one of ours needs a row in the tables of attacks (tenant.c): by its name it takes, opens, maps, launches.
+    """A new one of ours needs a row in the tables of attacks (tenant/): by its name it takes, opens, maps, launches.
 
     What fills and copies is made from one list in the library, and tried by some of its rows.
     """
-    tried = set(re.findall(r"CU\((cu\w+)\)", (ROOT / "tests" / "isolation" / "tenant.c").read_text()))
+    parts = [*(ROOT / "tests" / "isolation" / "tenant").glob("*.c"), CALLING]
+    tried = {name for part in parts for name in re.findall(r"CU\((cu\w+)\)", part.read_text())}
     giving = [name for name in ruled("ours") if GIVES.search(name)]
     assert len(giving) > 50
     assert set(giving) <= tried
@@ -77,6 +78,14 @@ def copies() -> dict[str, tuple[str, str]]:
         (rows,) = re.findall(rf"#define EACH_{kind}\(X\)(.*)", text)
         for name, shape, passed in re.findall(r"X\((\w+), .*?\s*\(([^()]*)\),\s*\(([^()]*)\)\)", rows):
             found |= {name: (shape, passed), name + thread: (shape, passed)}
+        (rows,) = re.findall(rf"#define EACH_TOLD_{kind}\(X\)(.*)", text)
+        alike = (
+            ("const void *copy", "copy") if kind == "SYNC" else ("const void *copy, CUstream stream", "copy, stream")
+        )
+        found |= {each: alike for name in re.findall(r"X\((\w+),", rows) for each in (name, name + thread)}
+    (rows,) = re.findall(r"#define EACH_BATCH\(X\)(.*)", text)
+    for name, shape, passed in re.findall(r"X\((\w+),\s*\(([^()]*)\),\s*\(([^()]*)\)\)", rows):
+        found |= {each: (shape, passed.replace("told.", "")) for each in (name, f"{name}_ptsz")}
     return found
 
 

@@ -45,8 +45,7 @@ def test_a_lower_limit_refuses_what_comes_next_and_leaves_what_is_held(world: Wo
     assert int(tenant.ask(f"fill {way} {size}").split()[0]) > 0
     assert CONTEXT + 200 * MIB < container.peak <= 600 * MIB
     agent.allow(400)
-    # What graphs have freed and the driver has kept for the next one is nobody's: it goes first.
-    held = CONTEXT + 200 * MIB if way == "graph" else container.used
+    held = container.used
     assert tenant.ask(f"take {way} {size}") == OUT_OF_MEMORY
     assert tenant.ask(f"take linear {2 * MIB}") == OUT_OF_MEMORY
     assert container.used == held

@@ -10,13 +10,13 @@ import pytest
 
 from support.isolation import CONTEXT, MIB, SOURCES, Built, World
 
-OUT_OF_MEMORY = "2"
+OUT_OF_MEMORY, NO_BINARY_FOR_GPU = "2", "209"
 WAYS = [
     *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
     *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
     *["context-attached", "exported", "exported-closed", "unbindable", "unbindable-address"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
-    *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped"],
+    *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped", "disguised"],
     *["text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
     *["private", "private-with", "private-bare", "context-private"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
@@ -334,6 +334,14 @@ def test_a_legal_pod_is_never_refused(world: World) -> None:
         assert container.used == CONTEXT
 
 
+def test_code_for_other_gpus_is_charged_to_nobody(world: World) -> None:
+    """As a library has it for a dozen generations: the driver loads none of it, and says so itself."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"take foreign {1200 * MIB}") == NO_BINARY_FOR_GPU
+    assert tenant.ask(f"take wrapped {600 * MIB}") == "0"
+
+
 def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> None:
     """A small block that fits into a granule which is charged already is given, without a byte more being taken."""
     container = world.container(memory_mib=1000)
@@ -342,6 +350,33 @@ def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> No
     assert tenant.ask(f"fill linear {2 * MIB}").split()[0] == "349"
     assert [tenant.ask("take linear 1000") for _ in range(100)] == ["0"] * 100
     assert container.peak == 1000 * MIB
+
+
+@pytest.mark.parametrize("way", ["linear", "managed"])
+def test_what_a_pool_has_in_store_gives_way_to_a_small_block(world: World, way: str) -> None:
+    """Also where a granule that is charged has a gap, which the driver does not put the block into."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run(environment={"FAKE_CUDA_MANAGED": "apart"}).started()
+    for what in (f"take async {600 * MIB}", "give 0", "take managed 4096", f"take linear {98 * MIB}"):
+        assert tenant.ask(what) == "0"
+    assert container.used == 1000 * MIB
+    for _ in range(20):
+        assert tenant.ask(f"take {way} {MIB - 1}") == "0"
+    (charged,) = container.account().processes[tenant.process.pid]
+    assert CONTEXT + 118 * MIB <= container.used <= charged <= 1000 * MIB
+    # A gap that turns out to be none is one granule too much, as long as it takes to give it back.
+    assert container.peak <= 1002 * MIB
+
+
+def test_memory_of_others_is_opened_when_a_pool_has_it_in_store(world: World) -> None:
+    """Whoever opens what fits once the store is given back is not refused."""
+    container, other = world.container(memory_mib=1000), world.container(memory_mib=1000)
+    lender, tenant = other.run().started(), container.run().started()
+    assert lender.ask(f"take linear {200 * MIB}") == "0"
+    _, handle = lender.ask("export").split()
+    for what in (f"take async {600 * MIB}", "give 0"):
+        assert tenant.ask(what) == "0"
+    assert tenant.ask(f"import {handle}").split()[0] == "0"
 
 
 def test_one_block_left_in_each_granule_keeps_them_all_charged(world: World) -> None:

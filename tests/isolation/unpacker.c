@@ -1,5 +1,6 @@
-/* Reads cases and says of each whether it was taken: how ('4' LZ4, 'z' zstd, 'f' a fat binary, 't' text), the size that it
- * should have, the size that it has, and its bytes. Each lies by itself, so that sanitizers see who reads or writes past. */
+/* Reads cases and says of each whether it was taken: how ('4' LZ4, 'z' zstd, 'f' a fat binary, 'k' a copy of one, 't'
+ * text), the size that it should have, the size that it has, and its bytes. Each lies by itself, so that sanitizers see who
+ * reads or writes past. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,13 @@
 #include "unpack.h"
 #include "weights.h"
 
-bool gpus_may_run(unsigned machine) {
-    return machine < 1000;
+/* One GPU, of compute capability 9.0. */
+bool gpus_may_load(unsigned machine) {
+    return !machine || machine == 90;
+}
+
+bool gpus_may_compile(unsigned machine) {
+    return machine <= 90;
 }
 
 static void *exactly(const void *from, size_t bytes) {
@@ -21,8 +27,9 @@ static void *exactly(const void *from, size_t bytes) {
     return room;
 }
 
-static bool take(char how, uint64_t size, const unsigned char *from, uint64_t bytes) {
+static bool take(char how, uint64_t size, unsigned char *from, uint64_t bytes) {
     if (how == 'f') return fat_bytes(from, bytes) != UNKNOWN_WEIGHT;
+    if (how == 'k') return fat_keep_known(from, bytes) != UNKNOWN_WEIGHT;
     if (how == 't') return text_variables((const char *)from, bytes) != UNKNOWN_WEIGHT;
     unsigned char *to = exactly(NULL, size);
     bool taken = (how == '4' ? unpack_lz4 : unpack_zstd)(to, size, from, bytes);

@@ -27,7 +27,7 @@ from aliquot_core.grant import ContainerGrant, Slice
 from aliquot_core.modes import INTERPOSER
 from aliquot_core.quantities import MiB, Percent
 from aliquot_kube.clock import SystemClock
-from support.isolation import CONTEXT, ROOT, SOURCES, Built, Tenant, World, gpu_uuid
+from support.isolation import CALLING, CONTEXT, ROOT, SOURCES, Built, Tenant, World, gpu_uuid
 from support.require import skip_or_fail
 
 PROGRAM = ROOT / "tests" / "gpu" / "program.c"
@@ -142,7 +142,8 @@ def compiled(built: Built) -> Path:
     program = built.driver.parent.parent / "program"
     if not program.exists():
         command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", f"-I{SOURCES}"]
-        subprocess.run([*command, "-o", str(program), str(PROGRAM), "-ldl"], check=True, timeout=_COMPILED_WITHIN)
+        parts = [str(PROGRAM), str(CALLING)]
+        subprocess.run([*command, "-o", str(program), *parts, "-ldl"], check=True, timeout=_COMPILED_WITHIN)
     return program
 
 

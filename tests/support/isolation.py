@@ -34,6 +34,8 @@ from support.require import skip_or_fail
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "isolation"
 TESTED = ROOT / "tests" / "isolation"
+# What programs on the fake driver and on a real GPU have in common.
+CALLING = ROOT / "tests" / "gpu" / "calling.c"
 LIBRARY = "libcuda.so.1"
 MIB = 1024 * 1024
 CONTEXT = 300 * MIB
@@ -84,7 +86,7 @@ def build(*, cache: Path, sanitize: bool = False) -> Built:
     """Compile interposer, fake driver and tenant once for these sources."""
     if not shutil.which("gcc") or not shutil.which("make"):
         skip_or_fail("native", "gcc or make is not installed")
-    sources = sorted([*SOURCES.rglob("*"), *TESTED.rglob("*.[ch]")])
+    sources = sorted([*SOURCES.rglob("*"), *TESTED.rglob("*.[ch]"), *CALLING.parent.glob("*.[ch]")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources if path.is_file())).hexdigest()[:16]
     folder = cache / f"isolation-{digest}{'-sanitized' if sanitize else ''}"
     flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitize else ("-O2",)
@@ -112,8 +114,8 @@ def _compile(folder: Path, *, flags: tuple[str, ...]) -> None:
     shared = ["-shared", "-fPIC", "-pthread", f"-Wl,-soname,{LIBRARY}", "-o", str(folder / "real" / LIBRARY)]
     base = ["gcc", *_WARNINGS, *flags, f"-I{SOURCES}"]
     subprocess.run([*base, *shared, *fakes, str(weak)], check=True, timeout=_BUILT_WITHIN)
-    tenant = ["-o", str(folder / "tenant"), str(TESTED / "tenant.c"), "-ldl", "-pthread"]
-    subprocess.run([*base, *tenant], check=True, timeout=_BUILT_WITHIN)
+    parts = [str(path) for path in (*sorted((TESTED / "tenant").glob("*.c")), CALLING)]
+    subprocess.run([*base, "-o", str(folder / "tenant"), *parts, "-ldl", "-pthread"], check=True, timeout=_BUILT_WITHIN)
     (folder / "done").touch()
 
 

@@ -35,6 +35,7 @@ LONGEST = (
     "tests/isolation/test_memory.py",
     "tests/simulation/test_every_step_of_a_turn.py",
     "tests/node/test_up_mps.py",
+    "tests/node/test_two_versions.py",
     "tests/node/test_run_command.py",
     "tests/node/test_up_faults.py",
     "tests/simulation/test_seeds.py",

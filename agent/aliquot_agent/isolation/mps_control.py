@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -85,9 +86,12 @@ class MpsControl:
         # Else one user has the server at a time, and pods of other users wait for it to end.
         users = ["-multiuser-server"] if self._multi_user else []
         # Into a file: a daemon that kept the other end of a pipe would keep us waiting for its end.
-        with (self._log_folder / _OUTPUT).open("w+b") as output:
-            code, _ = await self._run([*users, "-d"], text="", output=output.fileno())
-            said = _readable(os.pread(output.fileno(), _LONGEST_QUOTED, 0))
+        with (
+            _as_ours(self._gpu, "what its MPS daemon says can't be kept"),
+            (self._log_folder / _OUTPUT).open("w+b") as out,
+        ):
+            code, _ = await self._run([*users, "-d"], text="", output=out.fileno())
+            said = _readable(os.pread(out.fileno(), _LONGEST_QUOTED, 0))
         if code != 0:
             raise MpsError(
                 f"its MPS daemon did not start: {said or f'it ended with {code}'}",
@@ -118,19 +122,24 @@ class MpsControl:
             raise MpsError(f"its MPS daemon does not quit: {said or f'code {code}'}", where=self._gpu)
 
     def is_gone(self) -> bool:
-        """Whether nothing is there of a daemon, nor of one that has died."""
-        return not self._pipe.is_dir() or not any(self._pipe.iterdir())
+        """Whether nothing is there of a daemon, nor of one that has died; raises an `MpsError`."""
+        with _as_ours(self._gpu, "where its MPS daemon listens can't be looked at"):
+            return not self._pipe.is_dir() or not any(self._pipe.iterdir())
 
     def lives(self) -> bool:
         """Whether its process is there, answering or not."""
         return self._pid() is not None
 
     def kill(self) -> None:
-        """End what is left of a daemon that is dead or silent: itself, and servers, which would hold the GPU."""
-        for pid in self._left():
-            log.warning("what is left of an MPS daemon is ended", extra={"gpu": self._gpu, "pid": pid})
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """End what is left of a daemon that is dead or silent: itself, and servers, which would hold the GPU.
+
+        Raises an `MpsError`.
+        """
+        with _as_ours(self._gpu, "what is left of its MPS daemon can't be ended"):
+            for pid in self._left():
+                log.warning("what is left of an MPS daemon is ended", extra={"gpu": self._gpu, "pid": pid})
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _left(self) -> list[int]:
         """Processes of MPS that were started for this GPU, by what they were told."""
@@ -194,6 +203,15 @@ class MpsControl:
                     process.kill()
                 await process.wait()
         return process.returncode or 0, _readable(said or b"")
+
+
+@contextlib.contextmanager
+def _as_ours(gpu: str, what: str) -> Iterator[None]:
+    """What the system refuses is said of the GPU: whoever keeps daemons goes on with others, and tries again."""
+    try:
+        yield
+    except OSError as error:
+        raise MpsError(f"{what}: {error}", where=gpu) from error
 
 
 def _readable(said: bytes) -> str:

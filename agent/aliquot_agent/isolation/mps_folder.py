@@ -1,6 +1,7 @@
 """What agent and keeper of MPS daemons tell each other: files below /run, by GPU. Either may be away; a reboot clears.
 
 - `keeper.lock`: held by the keeper while it lives; there since it first ran after the boot.
+- `keeper.pulse`: touched by the keeper as long as it gets on (`pulse_file`).
 - `<uuid>/wanted`: written by the agent, the mode that it asks for.
 - `<uuid>/told`: written by the keeper, how far that is.
 - `<uuid>/pipe/`: the daemon's own, mounted into containers; it is emptied but never replaced.
@@ -23,6 +24,7 @@ from aliquot_core.errors import ClusterError, NotAdmittedError
 
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
 _LOCK = "keeper.lock"
+_PULSE = "keeper.pulse"
 # Containers of any user speak to the daemon; only root may put files where it listens.
 _FOLDER_MODE = 0o755
 
@@ -87,8 +89,12 @@ class MpsFolder:
             raise MpsFolderError(f"can't be used: {error}", where=str(self._root)) from error
         # As one that looks, so nobody takes it for a keeper yet.
         self._lock(descriptor, fcntl.LOCK_SH)
-        for gpu in self.gpus():
-            self.forget(gpu)
+        try:
+            for gpu in self.gpus():
+                self.forget(gpu)
+        except MpsFolderError:
+            os.close(descriptor)
+            raise
         self._lock(descriptor, fcntl.LOCK_EX)
         return descriptor
 
@@ -104,10 +110,13 @@ class MpsFolder:
             ) from None
 
     def gpus(self) -> list[str]:
-        """The GPUs of which the agent wants something."""
-        if not self._root.is_dir():
+        """The GPUs of which the agent wants something; raises an `MpsFolderError`."""
+        try:
+            return sorted(path.name for path in self._root.iterdir() if _UUID.fullmatch(path.name))
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(path.name for path in self._root.iterdir() if _UUID.fullmatch(path.name))
+        except OSError as error:
+            raise MpsFolderError(f"can't be read: {error}", where=str(self._root)) from error
 
     def wanted(self, gpu: str) -> Use:
         """The mode that was asked for; nothing readable is nothing asked."""
@@ -124,8 +133,19 @@ class MpsFolder:
             raise MpsFolderError(f"can't be told: {error}", where=str(self._own(gpu))) from error
 
     def forget(self, gpu: str) -> None:
-        """Say nothing of it any more: what stood there may not be so."""
-        (self._own(gpu) / "told").unlink(missing_ok=True)
+        """Say nothing of it any more: what stood there may not be so. Raises an `MpsFolderError`."""
+        try:
+            (self._own(gpu) / "told").unlink(missing_ok=True)
+        except OSError as error:
+            raise MpsFolderError(
+                f"what was told can't be taken back: {error}",
+                where=str(self._own(gpu)),
+                remedy="make the folder writable; until then nothing is changed on this GPU",
+            ) from error
+
+    def pulse(self) -> Path:
+        """What the keeper touches while it gets on."""
+        return self._root / _PULSE
 
     def pipe(self, gpu: str) -> Path:
         """Where the GPU's daemon listens."""

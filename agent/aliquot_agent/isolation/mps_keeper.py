@@ -19,6 +19,7 @@ from aliquot_agent.isolation.gpu_modes import Told, Use
 from aliquot_agent.isolation.mps_control import Answer, MpsError
 from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.mps_steps import Daemon, Seen, Step, next_step, told
+from aliquot_agent.pulse_file import PulseFile
 from aliquot_agent.waiting import within
 from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 GLANCE, LOOK = 0.25, 2.0
 # So long a daemon that lives may be silent: one that has just been started does not listen at once.
 SILENCE = 10.0
+# So long nothing takes for one GPU, all steps with all their patience; what does hangs in the driver.
+STUCK = 300.0
 # From a GPU that is closed and has a daemon that does not answer, to one that is free: kill, open.
 _MOST_STEPS = 6
 
@@ -98,15 +101,24 @@ class MpsKeeper:
         # By GPU: what was wanted when it was looked at last, and when that was.
         self._looked: dict[str, tuple[Use, float]] = {}
         self._said: dict[str, Told] = {}
+        self._pulse = PulseFile(folder.pulse())
+        # By what it is of, and said once: what lasts is tried again every two seconds.
+        self._troubles: dict[str, str] = {}
 
     async def run(self) -> None:
         """Keep them until cancelled, each by a task of its own: who waits for one daemon holds up no other GPU."""
         at_work: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for gpu in self._folder.gpus():
-                    if (gpu not in at_work or at_work[gpu].done()) and self._is_due(gpu):
-                        at_work[gpu] = tasks.create_task(self.settle(gpu))
+                try:
+                    for gpu in self._folder.gpus():
+                        if (gpu not in at_work or at_work[gpu].done()) and self._is_due(gpu):
+                            at_work[gpu] = tasks.create_task(self.settle(gpu))
+                except AliquotError as error:  # what stands there is seen to when it can be read again
+                    self._trouble("", str(error))
+                else:
+                    self._trouble("", "")
+                    self._beat([gpu for gpu, task in at_work.items() if not task.done()])
                 await self._clock.sleep(GLANCE)
 
     async def leave(self) -> None:
@@ -127,8 +139,30 @@ class MpsKeeper:
         try:
             self._tell(gpu, await self._steps(gpu, wanted))
         except AliquotError as error:
-            with contextlib.suppress(AliquotError):  # a full disk: what stands there is what stood there
-                self._tell(gpu, Told(use=wanted, problem=str(error)))
+            self._tell_trouble(gpu, Told(use=wanted, problem=str(error)))
+        else:
+            self._trouble(gpu, "")
+
+    def _tell_trouble(self, gpu: str, told: Told) -> None:
+        try:
+            self._tell(gpu, told)
+        except AliquotError as error:  # a full disk: what stands there is what stood there
+            self._trouble(gpu, f"{told.problem}; {error}" if str(error) != told.problem else told.problem)
+
+    def _trouble(self, gpu: str, problem: str) -> None:
+        """What nobody can be told by the folder, or that it is over: in the log, once."""
+        if problem and self._troubles.get(gpu) != problem:
+            log.error("MPS daemons can't be kept", extra={"gpu": gpu, "problem": problem})
+        self._troubles[gpu] = problem
+
+    def _beat(self, at_work: list[str]) -> None:
+        """Be seen to get on, unless one GPU's work has no end."""
+        now = self._clock.monotonic()
+        stuck = [gpu for gpu in at_work if gpu in self._looked and now - self._looked[gpu][1] > STUCK]
+        for gpu in stuck:
+            self._trouble(gpu, f"its driver has not answered for {STUCK:g} s")
+        if not stuck:
+            self._pulse.beat()
 
     async def _steps(self, gpu: str, wanted: Use) -> Told:
         for _ in range(_MOST_STEPS):

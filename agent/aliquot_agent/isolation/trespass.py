@@ -1,13 +1,15 @@
-"""Which processes use a GPU without a grant, and when such a one is asked to end, and ended. Pure.
+"""Which pods use a GPU without a grant, and when their processes are asked to end, and ended. Pure.
 
 A process that is stopped wrongly is worse than one that is stopped late. So only processes of pods are judged, and not
-those of pods that are spared or whose own grant names the GPU; a process is known by pid and start, and what is not
-seen at one sample begins anew: whoever ends, changes hands or gets a grant meanwhile is never met by an old judgement.
+those of pods that are spared or whose own grant names the GPU; and a pod that has none at one sample begins anew:
+whoever gets a grant meanwhile is never met by an old judgement. It is the pod that is judged, for one with a process
+for each piece of work is as much without a grant as one with a single process. What is signalled is a process, known by
+pid and start, and each has its own time to end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -18,17 +20,23 @@ LOOKS = 3
 GRACE = 30.0
 
 
-class Trespasser(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a pod, on a GPU of which its pod holds nothing; `born` tells it from a later one of that pid."""
+class Process(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A process; `born` tells it from a later one of that pid."""
 
     pid: int
     born: int
+
+
+class Trespasser(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a pod, on GPUs of which its pod holds nothing."""
+
+    process: Process
     pod: str
     gpus: tuple[str, ...]
 
 
 class Stage(IntEnum):
-    """How far it has come with one of them."""
+    """How far it has come with a pod, or with one of its processes."""
 
     SEEN = 0
     TOLD = 1
@@ -37,29 +45,41 @@ class Stage(IntEnum):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one of them."""
+    """What is known of one pod."""
 
+    # Samples in a row at which it had such a process.
     looks: int = 0
     stage: Stage = Stage.SEEN
-    asked_at: float = 0.0
+    # Those it has now, by when each was asked to end.
+    asked: Mapping[Process, float] = {}
 
 
-Cases = Mapping[Trespasser, Case]
+Cases = Mapping[str, Case]
 
 
-def judged(before: Cases, seen: Iterable[Trespasser], *, stop: bool, now: float) -> dict[Trespasser, Case]:
-    """One sample later; whoever rises by a stage is told of, asked to end, or ended."""
-    return {one: _next(before.get(one, Case()), stop=stop, now=now) for one in seen}
+def judged(before: Cases, seen: Iterable[Trespasser], *, stop: bool, now: float) -> dict[str, Case]:
+    """One sample later, by pod; who rises by a stage is told of."""
+    there: dict[str, list[Process]] = {}
+    for one in seen:
+        there.setdefault(one.pod, []).append(one.process)
+    return {pod: _next(before.get(pod, Case()), there[pod], stop=stop, now=now) for pod in there}
 
 
-def _next(case: Case, *, stop: bool, now: float) -> Case:
+def stage_of(process: Process, *, case: Case, now: float) -> Stage:
+    """How far it has come with one of a pod's processes, which is signalled accordingly."""
+    asked_at = case.asked.get(process)
+    if asked_at is None:
+        return case.stage
+    # Again at each sample: one that can't be ended is not forgotten.
+    return Stage.ENDED if now >= asked_at + GRACE else Stage.ASKED
+
+
+def _next(case: Case, there: Sequence[Process], *, stop: bool, now: float) -> Case:
     looks = case.looks + 1
     if looks < LOOKS:
         return Case(looks=looks)
     if not stop:
         return Case(looks=looks, stage=Stage.TOLD)
-    if case.stage < Stage.ASKED:
-        return Case(looks=looks, stage=Stage.ASKED, asked_at=now)
-    # Asked again at each sample: one that can't be ended is not forgotten.
-    ended = now >= case.asked_at + GRACE
-    return Case(looks=looks, stage=Stage.ENDED if ended else Stage.ASKED, asked_at=case.asked_at)
+    after = Case(looks=looks, asked={one: case.asked.get(one, now) for one in there})
+    furthest = max(stage_of(one, case=after, now=now) for one in there)
+    return msgspec.structs.replace(after, stage=max(case.stage, furthest))

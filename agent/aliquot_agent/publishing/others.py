@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot_core.objects import Node
+from aliquot_core.objects import Node, Pod
 
 NVIDIA = "nvidia.com/"
 
@@ -14,14 +14,25 @@ def given_by_others(node: Node | None) -> str:
     """
     if node is None:
         return ""
-    offered = sorted(
-        name
-        for name, count in node.status.allocatable.items()
-        if name.startswith(NVIDIA) and (name.removeprefix(NVIDIA).startswith(("gpu", "mig-"))) and count != "0"
-    )
+    offered = sorted(name for name, count in node.status.allocatable.items() if _is_gpu(name) and count != "0")
     if not offered:
         return ""
     return (
         f"another device plugin offers this node's GPUs as {', '.join(offered)}; "
         "keep it off this node (a node selector on its DaemonSet), then Aliquot takes over by itself"
     )
+
+
+def has_from_others(pod: Pod, *, node: Node | None) -> bool:
+    """Whether a pod may have its GPU from another plugin, as all may while that offers them.
+
+    Who has asked it for one keeps that when the plugin leaves the node.
+    """
+    if given_by_others(node):
+        return True
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return any(_is_gpu(name) for one in containers for name in (*one.resources.limits, *one.resources.requests))
+
+
+def _is_gpu(name: str) -> bool:
+    return name.startswith(NVIDIA) and name.removeprefix(NVIDIA).startswith(("gpu", "mig-"))

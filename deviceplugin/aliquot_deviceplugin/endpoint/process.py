@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aliquot_agent.pulse_file import PulseFile
 from aliquot_core import door
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
@@ -123,7 +124,8 @@ class _Endpoint:
         try:
             await self._look()
             await self._door.start()
-            work += [asyncio.ensure_future(self._follow_kubelet()), asyncio.ensure_future(self._keeper.run())]
+            pulse = PulseFile(self._settings.pulse).keep(clock=self._clock)
+            work += [asyncio.ensure_future(each) for each in (self._follow_kubelet(), self._keeper.run(), pulse)]
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 ended.result()

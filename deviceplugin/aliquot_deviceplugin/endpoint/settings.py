@@ -48,3 +48,8 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def sockets(self) -> Path:
         """The folder of our own sockets."""
         return Path(self.plugin_folder) / self.socket_folder
+
+    @property
+    def pulse(self) -> Path:
+        """What the endpoint touches while its loop turns."""
+        return Path(self.door).with_name("endpoint.pulse")

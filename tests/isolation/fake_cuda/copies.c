@@ -29,13 +29,24 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 }
 
 CUresult cuMemcpy2DAsync_v2(const struct flat_copy *copy, CUstream stream) {
-    return work(copy->width * copy->height, stream);
+    uint64_t bytes = copy->width * copy->height;
+    SPOIL(copy->width);
+    return work(bytes, stream);
+}
+
+CUresult cuMemcpy3DAsync_v2(const struct deep_copy *copy, CUstream stream) {
+    uint64_t bytes = copy->width * copy->height * copy->depth;
+    SPOIL(copy->width);
+    return work(bytes, stream);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count, void *attributes,
                                size_t *which, size_t kinds, CUstream stream) {
-    (void)to, (void)from, (void)attributes, (void)which, (void)kinds;
+    (void)attributes, (void)which, (void)kinds;
     uint64_t all = 0;
-    for (size_t i = 0; i < count; i++) all += bytes[i];
+    for (size_t i = 0; i < count; i++) {
+        all += bytes[i];
+        SPOIL(to[i]), SPOIL(from[i]);
+    }
     return work(all, stream);
 }

@@ -4,19 +4,30 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "driver.h"
+
+#define GENERATION 9 /* of its GPUs: compute capability 9.0 */
+#define NO_BINARY_FOR_GPU 209
 
 /* The GPU of the calling thread's context, or -1. */
 int fake_gpu(void);
 int fake_gpu_of(const void *context);
 int fake_gpu_of_stream(CUstream stream);
+/* The graph that the stream is captured into, or NULL; and an allocation among its nodes. */
+CUgraph fake_captured(CUstream stream);
+bool fake_graph_free(CUdeviceptr address);
+CUresult fake_graph_allocate(CUgraph graph, int gpu, CUdeviceptr *address, uint64_t bytes);
 /* The context itself. */
 const void *fake_owner(void);
 /* Free a block of a pool; false if it is none. */
 bool fake_pool_free(uint64_t address);
 /* Let pools shrink, as they do when the stream is waited for. */
 void fake_pools_settle(void);
+
+/* Change what a call was asked by, so that a program can tell whether it was its own or a copy. */
+#define SPOIL(told) memset((void *)(uintptr_t)&(told), 0, sizeof(told))
 
 /* A call that has done its work may come back late, and others get in between. */
 void fake_come_back_late(void);

@@ -134,6 +134,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CU
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    if (context == vacant) return CUDA_ERROR_INVALID_CONTEXT;
     context->below = current;
     current = context;
     return CUDA_SUCCESS;
@@ -147,7 +148,10 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context) {
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     (void)device;
-    *value = attribute == DEVICE_MULTIPROCESSORS ? MULTIPROCESSORS : attribute == DEVICE_THREADS_A_MULTIPROCESSOR ? THREADS : 0;
+    *value = attribute == DEVICE_MULTIPROCESSORS            ? MULTIPROCESSORS
+             : attribute == DEVICE_THREADS_A_MULTIPROCESSOR ? THREADS
+             : attribute == DEVICE_GENERATION               ? GENERATION
+                                                            : 0;
     return CUDA_SUCCESS;
 }
 

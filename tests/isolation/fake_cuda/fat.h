@@ -20,7 +20,8 @@ struct fat {
     uint16_t kind, entry_version;
     uint32_t entry_head;
     uint64_t content;
-    uint64_t unknown[3], flags, unknown_too, unpacked;
+    uint32_t packed, unknown, text_version, machine;
+    uint64_t name, flags, unknown_too, unpacked;
 };
 
 struct wrapper {

@@ -26,6 +26,8 @@ struct block {
     int gpu, opened; /* how often, of another process's memory */
     const void *owner; /* the context that it was made in */
     struct granule *granule; /* NULL: it has granules of its own */
+    uint16_t *places;        /* of managed memory: on which GPUs each of them is, a bit for each */
+    bool copied;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -102,6 +104,46 @@ uint64_t heap_take(int gpu, uint64_t bytes) {
     return address;
 }
 
+uint64_t heap_take_managed(int gpu, uint64_t bytes) {
+    if (bytes <= LARGEST_SMALL) return heap_take(gpu, bytes);
+    if (bytes >= 1ULL << 46 || !world_take(gpu, WHOLE(bytes))) return 0;
+    pthread_mutex_lock(&lock);
+    struct block *block = enter(addresses(WHOLE(bytes)), bytes, gpu, NULL);
+    block->places = malloc(WHOLE(bytes) / GRANULE_BYTES * sizeof *block->places);
+    for (uint64_t i = 0; i < WHOLE(bytes) / GRANULE_BYTES; i++) block->places[i] = (uint16_t)(1U << gpu);
+    pthread_mutex_unlock(&lock);
+    return block->address;
+}
+
+static void move_granule(uint16_t *places, int gpu, bool copied) {
+    uint16_t there = gpu < 0 ? 0 : (uint16_t)(1U << gpu);
+    if (there && !(*places & there) && !world_take(gpu, GRANULE_BYTES)) return;
+    for (int other = 0; !copied && other < 16; other++)
+        if (*places & ~there & 1U << other) world_give(other, GRANULE_BYTES);
+    *places = copied ? *places | there : there;
+}
+
+static bool lies_in(const struct block *block, uint64_t at, uint64_t address, uint64_t bytes) {
+    return block->address + at < address + bytes && block->address + at + GRANULE_BYTES > address;
+}
+
+void heap_move(uint64_t address, uint64_t bytes, int gpu) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < LONGEST_CHAIN; i++)
+        for (struct block *block = chains[i]; block; block = block->next)
+            for (uint64_t at = 0; block->places && at < WHOLE(block->bytes); at += GRANULE_BYTES)
+                if (lies_in(block, at, address, bytes)) move_granule(&block->places[at / GRANULE_BYTES], gpu, block->copied);
+    pthread_mutex_unlock(&lock);
+}
+
+void heap_copy(uint64_t address, uint64_t bytes) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < LONGEST_CHAIN; i++)
+        for (struct block *block = chains[i]; block; block = block->next)
+            if (block->address < address + bytes && block->address + block->bytes > address) block->copied = true;
+    pthread_mutex_unlock(&lock);
+}
+
 static void give_small(struct block *block) {
     struct granule *granule = block->granule, **at = &granules;
     memset(granule->used + (block->address - granule->address) / UNIT, 0, (block->bytes + UNIT - 1) / UNIT);
@@ -122,8 +164,12 @@ bool heap_give(uint64_t address) {
         block->opened--;
     } else if (block) {
         *at = block->next;
+        for (uint64_t i = 0; block->places && i < WHOLE(block->bytes) / GRANULE_BYTES; i++)
+            move_granule(&block->places[i], -1, false);
         if (block->granule)
             give_small(block);
+        else if (block->places)
+            free(block->places);
         else if (block->shared)
             world_leave(block->shared);
         else

@@ -11,6 +11,12 @@
 
 uint64_t heap_take(int gpu, uint64_t bytes); /* 0: no room */
 bool heap_give(uint64_t address);
+/* A block whose granules may lie on any GPU each, at first on this one; a small one shares its granule, and stays. */
+uint64_t heap_take_managed(int gpu, uint64_t bytes);
+/* Bring all granules of managed blocks that a range touches to a GPU, or to the host (-1), as far as there is room. */
+void heap_move(uint64_t address, uint64_t bytes, int gpu);
+/* From now on what is brought to a GPU is a copy, and those that are elsewhere stay. */
+void heap_copy(uint64_t address, uint64_t bytes);
 /* Everything that was made in a context which is gone. */
 void heap_give_all(const void *owner);
 /* The block that an address lies in; false if none. */

@@ -24,7 +24,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
     (void)flags;
-    return cuMemAlloc_v2(address, bytes);
+    if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    /* With FAKE_CUDA_MANAGED (apart) in granules of its own, whatever gaps others have. */
+    bool apart = bytes && bytes < GRANULE_BYTES && getenv("FAKE_CUDA_MANAGED");
+    CUdeviceptr taken = heap_take_managed(fake_gpu(), apart ? GRANULE_BYTES : bytes);
+    if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = taken;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element) {
@@ -34,7 +40,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
-    if (!address || fake_pool_free(address)) return CUDA_SUCCESS;
+    if (!address || fake_pool_free(address) || fake_graph_free(address)) return CUDA_SUCCESS;
     return heap_give(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -169,6 +175,15 @@ static uint64_t fat_bytes(const struct fat *fat) {
     return cubin_bytes((const void *)image);
 }
 
+/* By its entry or by what is inside: whichever a driver goes by, it may load this one. Of compute capability 9.0. */
+static bool runs_here(const struct fat *fat) {
+    const char *content = (const char *)(fat + 1), *cubin = memmem(content, fat->content, ELFMAG, SELFMAG);
+    Elf64_Ehdr head;
+    if (fat->kind == FAT_TEXT || !fat->machine || fat->machine == 10 * GENERATION) return true;
+    memcpy(&head, cubin, sizeof head);
+    return !head.e_flags || (head.e_flags >> 8 & 0xff) == 10 * GENERATION;
+}
+
 static uint64_t wrapped_bytes(const struct wrapper *wrapper) {
     uint64_t bytes = fat_bytes(wrapper->binary);
     for (const struct fat *const *linked = wrapper->linked; wrapper->version == 2 && *linked; linked++)
@@ -178,6 +193,8 @@ static uint64_t wrapped_bytes(const struct wrapper *wrapper) {
 
 static CUresult load(void **code, const void *image) {
     uint64_t bytes = 4096;
+    if (*(const uint32_t *)image == FAT_WRAPPER && !runs_here(((const struct wrapper *)image)->binary))
+        return NO_BINARY_FOR_GPU;
     if (memcmp(image, ELFMAG, SELFMAG) == 0)
         bytes += cubin_bytes(image);
     else if (*(const uint32_t *)image == FAT_WRAPPER)

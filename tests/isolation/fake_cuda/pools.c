@@ -1,4 +1,4 @@
-/* Pools and graphs of the fake driver. A pool grows by granules and shrinks to its threshold when it is waited for. */
+/* Pools of the fake driver. A pool grows by granules and shrinks to its threshold when it is waited for. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,8 @@ static CUresult allocate(CUdeviceptr *address, uint64_t bytes, CUmemoryPool pool
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    (void)stream;
+    CUgraph captured = fake_captured(stream);
+    if (captured) return fake_graph_allocate(captured, pool->gpu, address, bytes);
     pthread_mutex_lock(&lock);
     CUresult result = allocate(address, bytes, pool);
     pthread_mutex_unlock(&lock);
@@ -138,7 +139,9 @@ bool fake_pool_free(uint64_t address) {
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-    (void)stream;
+    CUgraph captured = fake_captured(stream);
+    CUgraphNode node;
+    if (captured) return cuGraphAddMemFreeNode(&node, captured, NULL, 0, address);
     return fake_pool_free(address) ? CUDA_SUCCESS : cuMemFree_v2(address);
 }
 
@@ -197,183 +200,5 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
     (void)attribute;
     memcpy(&pool->threshold, value, sizeof pool->threshold);
-    return CUDA_SUCCESS;
-}
-
-/* ------------------------------------------------------------------ graphs */
-
-struct driver_node {
-    CUgraphNode next;
-    int type, gpu;
-    uint64_t ns, bytes;
-};
-
-struct driver_graph {
-    CUgraphNode nodes;
-    size_t count;
-};
-
-struct driver_exec {
-    CUgraphExec next;
-    uint64_t ns, bytes[WORLD_GPUS], reserved[WORLD_GPUS];
-};
-
-static CUgraphExec execs;
-static uint64_t orphaned[WORLD_GPUS]; /* of graphs that were destroyed: stays until it is trimmed */
-
-CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
-    (void)flags;
-    *graph = calloc(1, sizeof **graph);
-    return CUDA_SUCCESS;
-}
-
-static CUgraphNode add_node(CUgraph graph, int type) {
-    CUgraphNode made = calloc(1, sizeof *made);
-    *made = (struct driver_node){.next = graph->nodes, .type = type};
-    graph->count++;
-    return graph->nodes = made;
-}
-
-CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-                              const void *parameters) {
-    const struct { void *function; unsigned grid_x; } *kernel = parameters;
-    (void)after, (void)count;
-    *node = add_node(graph, 0);
-    (*node)->ns = kernel->grid_x * 1000ULL;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
-                                CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
-    (void)after, (void)count;
-    *node = add_node(graph, NODE_MEMORY_ALLOCATION);
-    (*node)->bytes = parameters->bytes;
-    (*node)->gpu = parameters->properties.location.id;
-    parameters->address = heap_reserve(parameters->bytes);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
-    CUgraphNode node = graph->nodes;
-    for (size_t i = 0; nodes && node && i < *count; i++, node = node->next) nodes[i] = node;
-    if (!nodes) *count = graph->count;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphNodeGetType(CUgraphNode node, int *type) {
-    *type = node->type;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
-    *parameters = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .properties = {.type = 1, .location = {.type = LOCATION_DEVICE, .id = node->gpu}}, .bytes = node->bytes};
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
-    (void)flags;
-    CUgraphExec made = calloc(1, sizeof *made);
-    for (CUgraphNode node = graph->nodes; node; node = node->next) {
-        made->ns += node->ns;
-        if (node->bytes) made->bytes[node->gpu] += WHOLE(node->bytes);
-    }
-    pthread_mutex_lock(&lock);
-    made->next = execs;
-    execs = made;
-    pthread_mutex_unlock(&lock);
-    *exec = made;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
-    (void)failed, (void)log, (void)size;
-    return cuGraphInstantiateWithFlags(exec, graph, 0);
-}
-
-CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
-    return cuGraphInstantiate_v2(exec, graph, failed, log, size);
-}
-
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    CUresult result = cuGraphInstantiateWithFlags(exec, graph, parameters->flags);
-    if (!result && parameters->flags & INSTANTIATE_UPLOAD) result = cuGraphUpload(*exec, parameters->upload);
-    parameters->result = result != CUDA_SUCCESS;
-    return result;
-}
-
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS *parameters) {
-    return cuGraphInstantiateWithParams(exec, graph, parameters);
-}
-
-static CUresult back(CUgraphExec exec) {
-    for (int gpu = 0; gpu < (int)world->gpus; gpu++) {
-        if (exec->reserved[gpu] || !exec->bytes[gpu]) continue;
-        if (!world_take(gpu, exec->bytes[gpu])) return CUDA_ERROR_OUT_OF_MEMORY;
-        exec->reserved[gpu] = exec->bytes[gpu];
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
-    (void)stream;
-    pthread_mutex_lock(&lock);
-    CUresult result = back(exec);
-    pthread_mutex_unlock(&lock);
-    return result;
-}
-
-CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
-    return cuGraphUpload(exec, stream);
-}
-
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-    CUresult result = cuGraphUpload(exec, stream);
-    if (result == CUDA_SUCCESS) world_submit(fake_gpu_of_stream(stream), exec->ns);
-    return result;
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-    return cuGraphLaunch(exec, stream);
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    pthread_mutex_lock(&lock);
-    CUgraphExec *at = &execs;
-    while (*at != exec) at = &(*at)->next;
-    *at = exec->next;
-    for (int gpu = 0; gpu < (int)world->gpus; gpu++) orphaned[gpu] += exec->reserved[gpu];
-    pthread_mutex_unlock(&lock);
-    free(exec);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph) {
-    for (CUgraphNode node = graph->nodes, next; node; node = next) {
-        next = node->next;
-        free(node);
-    }
-    free(graph);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGraphMemTrim(CUdevice device) {
-    pthread_mutex_lock(&lock);
-    uint64_t freed = orphaned[device];
-    orphaned[device] = 0;
-    for (CUgraphExec exec = execs; exec; exec = exec->next) freed += exec->reserved[device], exec->reserved[device] = 0;
-    world_give(device, freed);
-    pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void *value) {
-    pthread_mutex_lock(&lock);
-    uint64_t reserved = orphaned[device];
-    (void)attribute;
-    for (CUgraphExec exec = execs; exec; exec = exec->next) reserved += exec->reserved[device];
-    memcpy(value, &reserved, sizeof reserved);
-    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }

@@ -9,7 +9,8 @@
 
 struct driver_stream {
     CUcontext context;
-    bool ended, captures;
+    CUgraph captured; /* into which it is, or NULL */
+    bool ended;
 };
 
 struct driver_event {
@@ -36,8 +37,12 @@ static bool is_made(CUstream stream) {
     return (uintptr_t)stream > LAST_BUILT_IN_STREAM;
 }
 
+CUgraph fake_captured(CUstream stream) {
+    return is_made(stream) ? stream->captured : NULL;
+}
+
 static bool captures(CUstream stream) {
-    return is_made(stream) && stream->captures;
+    return fake_captured(stream) != NULL;
 }
 
 /* The GPU that it works on: of a stream that was made, whichever context is current. -1: it has none. */
@@ -61,16 +66,16 @@ CUresult cuStreamQuery(CUstream stream) {
     return world_done(gpu) >= world_submitted(gpu) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-/* A capture takes up launches and does nothing with them. */
+/* A capture takes up launches and does nothing with them; allocations become nodes. */
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     (void)mode;
-    stream->captures = true;
-    return CUDA_SUCCESS;
+    return cuGraphCreate(&stream->captured, 0);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-    stream->captures = false;
-    return cuGraphCreate(graph, 0);
+    *graph = stream->captured;
+    stream->captured = NULL;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
@@ -166,7 +171,9 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, LAUNCH_SHAPE, unsigned shared, CUstre
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
     (void)f, (void)parameters, (void)extra;
-    return run(config->grid_x, config->stream);
+    unsigned microseconds = config->grid_x;
+    SPOIL(config->grid_x);
+    return run(microseconds, config->stream);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra) {
@@ -201,6 +208,9 @@ CUresult cuLaunch(CUfunction f) {
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags) {
     CUresult result = CUDA_SUCCESS;
     (void)flags;
-    for (unsigned i = 0; !result && i < count; i++) result = run(launches[i].grid_x, launches[i].stream);
+    for (unsigned i = 0; !result && i < count; i++) {
+        result = run(launches[i].grid_x, launches[i].stream);
+        SPOIL(launches[i].grid_x);
+    }
     return result;
 }

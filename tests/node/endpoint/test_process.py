@@ -7,11 +7,13 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from aliquot_agent.pulse_file import EVERY, ailment
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 from support.endpoints import COMPUTE, ScriptedAgent, agent, appears, settings_in, start_process, table
@@ -56,6 +58,22 @@ async def test_leaves_when_told(folder: Path, kubelet: ScriptedKubelet, number: 
         await kubelet.until(lambda: COMPUTE not in kubelet.clients)
 
 
+async def test_whether_it_turns_is_seen_from_outside(folder: Path) -> None:
+    """By the file that a probe looks at: as long as it is stopped nothing is heard of it, and then again."""
+    settings = settings_in(folder)
+
+    async def until_heard(*, heard: bool) -> None:
+        while (ailment(str(settings.pulse), allowed=2 * EVERY, now=time.time()) == "") is not heard:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    async with process(settings) as running:
+        await appears(settings.pulse)
+        running.send_signal(signal.SIGSTOP)
+        await until_heard(heard=False)
+        running.send_signal(signal.SIGCONT)
+        await until_heard(heard=True)
+
+
 async def test_killed_and_back(folder: Path, kubelet: ScriptedKubelet) -> None:
     """After kill -9, with sockets and lock left lying, the next one registers the same table without an agent."""
     settings = settings_in(folder)
@@ -79,7 +97,7 @@ def test_loads_little() -> None:
     heavy = {"kubernetes", "pynvml", "prometheus_client", "aiohttp", "urllib3", "pydantic", "yaml", "email"}
     assert packages & heavy == set()
     of_the_agent = {name.removeprefix("aliquot_agent.") for name in loaded if name.startswith("aliquot_agent.")}
-    assert of_the_agent <= {"waiting", "whole_file", "settings", "health", "health.xids"}
+    assert of_the_agent <= {"waiting", "whole_file", "pulse_file", "settings", "health", "health.xids"}
     # Time, waiting, and settings that a shared file may hold; nothing that could reach the API server.
     harmless = {"aliquot_kube.clock", "aliquot_kube.pacing", "aliquot_kube.election"}
     assert {name for name in loaded if name.startswith("aliquot_kube.")} <= harmless

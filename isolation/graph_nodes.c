@@ -1,0 +1,96 @@
+#include "graph_nodes.h"
+
+#include <stdlib.h>
+
+#include "granules.h"
+#include "table.h"
+
+/* Granules by their numbers, of one GPU. */
+struct stretch {
+    int gpu;
+    uint64_t from, end;
+};
+
+struct stretches {
+    struct stretch *of;
+    size_t count, size;
+    uint64_t *bytes; /* by GPU, of what has no address */
+    bool failed;
+};
+
+static void add(struct stretches *all, struct stretch one) {
+    if (all->count == all->size) {
+        size_t size = all->size ? 2 * all->size : 64;
+        struct stretch *wider = realloc(all->of, size * sizeof *wider);
+        all->failed = all->failed || !wider;
+        if (!wider) return;
+        all->of = wider;
+        all->size = size;
+    }
+    all->of[all->count++] = one;
+}
+
+static void add_allocation(struct stretches *all, const CUDA_MEM_ALLOC_NODE_PARAMS *asked) {
+    uint64_t address = asked->address, end;
+    int gpu = gpu_of_device(asked->properties.location.id);
+    if (gpu < 0 || asked->bytes > LARGEST_SIZE || __builtin_add_overflow(address, asked->bytes + GRANULE - 1, &end))
+        all->failed = true;
+    else if (!address)
+        all->bytes[gpu] += TO_GRANULES(asked->bytes);
+    else
+        add(all, (struct stretch){.gpu = gpu, .from = address / GRANULE, .end = end / GRANULE});
+}
+
+static void add_nodes(struct stretches *all, CUgraph graph);
+
+static void add_node(struct stretches *all, CUgraphNode node) {
+    int type;
+    CUgraph child;
+    CUDA_MEM_ALLOC_NODE_PARAMS asked;
+    if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
+    if (type == NODE_CHILD_GRAPH && REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
+        add_nodes(all, child);
+    if (type != NODE_MEMORY_ALLOCATION || REAL(cuGraphMemAllocNodeGetParams)(node, &asked) != CUDA_SUCCESS) return;
+    if (asked.properties.location.type == LOCATION_DEVICE) add_allocation(all, &asked);
+}
+
+static void add_nodes(struct stretches *all, CUgraph graph) {
+    size_t count = 0;
+    if (REAL(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || !count) return;
+    CUgraphNode *nodes = calloc(count, sizeof *nodes);
+    all->failed = all->failed || !nodes;
+    if (nodes && REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
+        for (size_t i = 0; i < count; i++) add_node(all, nodes[i]);
+    free(nodes);
+}
+
+static int in_order(const void *one, const void *other) {
+    const struct stretch *a = one, *b = other;
+    if (a->gpu != b->gpu) return a->gpu < b->gpu ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+/* Each granule once. */
+static bool sum(const struct stretches *all) {
+    uint64_t counted = 0; /* up to that granule, of the same GPU */
+    for (size_t i = 0; i < all->count; i++) {
+        const struct stretch *one = &all->of[i];
+        if (!i || all->of[i - 1].gpu != one->gpu) counted = 0;
+        uint64_t from = one->from > counted ? one->from : counted;
+        if (one->end <= from) continue;
+        all->bytes[one->gpu] += (one->end - from) * GRANULE;
+        counted = one->end;
+        if (all->bytes[one->gpu] > LARGEST_SIZE) return false;
+    }
+    return true;
+}
+
+bool graph_asks(CUgraph graph, uint64_t bytes[MOST_GPUS]) {
+    struct stretches all = {.bytes = bytes};
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) bytes[gpu] = 0;
+    add_nodes(&all, graph);
+    if (all.count) qsort(all.of, all.count, sizeof *all.of, in_order);
+    bool told = !all.failed && sum(&all);
+    free(all.of);
+    return told;
+}

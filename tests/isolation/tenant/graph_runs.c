@@ -1,0 +1,104 @@
+/* Graphs that are made once and run again and again, as programs have them: each command is one call of such a program. */
+#include <string.h>
+
+#include "tenant.h"
+
+#define MOST_RUNS 64
+#define MOST_STREAMS 8
+
+enum freeing { NEVER, INSIDE, WITH_THE_NEXT };
+
+static CUgraphExec runs[MOST_RUNS];
+static CUdeviceptr last[MOST_RUNS]; /* allocated by it */
+static int count;
+
+/* Streams by number; 0 is the default one. */
+static CUstream stream_of(unsigned number) {
+    static CUstream streams[MOST_STREAMS];
+    if (number >= MOST_STREAMS) exit(5);
+    if (number && !streams[number] && CU(cuStreamCreate)(&streams[number], 0)) exit(5);
+    return streams[number];
+}
+
+static void works(CUgraph graph, unsigned microseconds) {
+    const struct { void *function; unsigned grid_x; } kernel = {NULL, microseconds};
+    CUgraphNode node;
+    if (microseconds && CU(cuGraphAddKernelNode)(&node, graph, NULL, 0, &kernel)) exit(5);
+}
+
+static void instantiate(CUgraph graph, CUdeviceptr address, enum freeing freeing) {
+    if (count == MOST_RUNS) exit(5);
+    last[count] = address;
+    CUresult result =
+        CU(cuGraphInstantiateWithFlags)(&runs[count], graph, freeing == WITH_THE_NEXT ? INSTANTIATE_AUTO_FREE : 0);
+    printf("%d\n", result ? -(int)result : count++);
+}
+
+/* So many allocations one after the other, each freed before the next or none. */
+static void make(unsigned allocations, unsigned long long bytes, enum freeing freeing, unsigned microseconds) {
+    CUdeviceptr address = 0;
+    CUgraph graph;
+    CUgraphNode node;
+    CU(cuGraphCreate)(&graph, 0);
+    for (unsigned i = 0; i < allocations; i++) {
+        CUDA_MEM_ALLOC_NODE_PARAMS asked = {
+            .properties = {.type = 1, .location = {.type = LOCATION_DEVICE}}, .bytes = bytes};
+        if (CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &asked)) exit(5);
+        address = asked.address;
+        if (freeing == INSIDE && CU(cuGraphAddMemFreeNode)(&node, graph, NULL, 0, address)) exit(5);
+    }
+    works(graph, microseconds);
+    instantiate(graph, address, freeing);
+}
+
+/* The same of a stream's own allocations, which a capture takes up. */
+static void capture_allocations(unsigned allocations, unsigned long long bytes, enum freeing freeing) {
+    CUstream stream = stream_of(MOST_STREAMS - 1);
+    CUdeviceptr address = 0;
+    CUgraph graph;
+    CUresult result = CU(cuStreamBeginCapture_v2)(stream, 0);
+    for (unsigned i = 0; !result && i < allocations; i++) {
+        result = CU(cuMemAllocAsync)(&address, bytes, stream);
+        if (!result && freeing == INSIDE) result = CU(cuMemFreeAsync)(address, stream);
+    }
+    if (CU(cuStreamEndCapture)(stream, &graph)) exit(5);
+    if (result)
+        printf("%d\n", -(int)result);
+    else
+        instantiate(graph, address, freeing);
+}
+
+static CUgraphExec run_of(unsigned number) {
+    if (number >= (unsigned)count || !runs[number]) exit(5);
+    return runs[number];
+}
+
+static CUresult end(unsigned number) {
+    CUresult result = CU(cuGraphExecDestroy)(run_of(number));
+    runs[number] = NULL;
+    return result;
+}
+
+bool obey_of_graphs(const char *line) {
+    unsigned number, stream, freeing, microseconds;
+    unsigned long long bytes;
+    if (sscanf(line, "graph-make %u %llu %u %u", &number, &bytes, &freeing, &microseconds) == 4)
+        make(number, bytes, freeing, microseconds);
+    else if (sscanf(line, "graph-capture %u %llu %u", &number, &bytes, &freeing) == 3)
+        capture_allocations(number, bytes, freeing);
+    else if (sscanf(line, "graph-launch %u %u", &number, &stream) == 2)
+        printf("%d\n", CU(cuGraphLaunch)(run_of(number), stream_of(stream)));
+    else if (sscanf(line, "graph-upload %u %u", &number, &stream) == 2)
+        printf("%d\n", CU(cuGraphUpload)(run_of(number), stream_of(stream)));
+    else if (sscanf(line, "graph-free %u %u", &number, &stream) == 2)
+        printf("%d\n", CU(cuMemFreeAsync)(last[number], stream_of(stream)));
+    else if (sscanf(line, "graph-end %u", &number) == 1)
+        printf("%d\n", end(number));
+    else if (strcmp(line, "graph-trim\n") == 0)
+        printf("%d\n", CU(cuDeviceGraphMemTrim)(0));
+    else if (sscanf(line, "graph-wait %u", &stream) == 1)
+        printf("%d\n", CU(cuStreamSynchronize)(stream_of(stream)));
+    else
+        return false;
+    return true;
+}

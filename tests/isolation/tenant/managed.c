@@ -1,0 +1,68 @@
+/* Managed memory that is placed on another GPU than the one it was taken on. */
+#include "tenant.h"
+
+#include <string.h>
+
+/* To a GPU, or to the host (-1), by one of the ways there are. */
+static CUresult place(const char *how, CUdeviceptr address, size_t bytes, int gpu) {
+    CUmemLocation there = {.type = gpu < 0 ? 2 : LOCATION_DEVICE, .id = gpu < 0 ? 0 : gpu};
+    CUdeviceptr two[] = {address, address + bytes / 2};
+    size_t halves[] = {bytes / 2, bytes - bytes / 2}, from = 0;
+    bool thread = strstr(how, "-thread");
+    if (strncmp(how, "prefetch-two", 12) == 0)
+        return (thread ? CU(cuMemPrefetchAsync_v2_ptsz) : CU(cuMemPrefetchAsync_v2))(address, bytes, there, 0, NULL);
+    if (strncmp(how, "prefetch", 8) == 0)
+        return (thread ? CU(cuMemPrefetchAsync_ptsz) : CU(cuMemPrefetchAsync))(address, bytes, gpu, NULL);
+    if (strcmp(how, "read-two") == 0) return CU(cuMemAdvise_v2)(address, bytes, 1, there);
+    if (strcmp(how, "read") == 0) return CU(cuMemAdvise)(address, bytes, 1, gpu);
+    if (strncmp(how, "advise-two", 10) == 0) return CU(cuMemAdvise_v2)(address, bytes, 3, there);
+    if (strncmp(how, "advise", 6) == 0) return CU(cuMemAdvise)(address, bytes, 3, gpu);
+    if (strncmp(how, "batch", 5) == 0)
+        return (thread ? CU(cuMemPrefetchBatchAsync_ptsz) : CU(cuMemPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, NULL);
+    return (thread ? CU(cuMemDiscardAndPrefetchBatchAsync_ptsz)
+                   : CU(cuMemDiscardAndPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, NULL);
+}
+
+/* The block of that number, or part of it; what it was answered by. */
+void place_block(const char *how, uint64_t number, uint64_t from, uint64_t bytes, int gpu) {
+    printf("%d\n", place(how, held[number].value + from, bytes, gpu));
+}
+
+/* The whole first block to the second GPU by one stream, and to the host by another: by the default one, or by one that is
+ * made when the first has ended, which may have its number. */
+void place_by_streams(uint64_t bytes, bool ended) {
+    CUstream one, other = NULL;
+    CUresult result = CU(cuStreamCreate)(&one, 0);
+    if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, 1, one);
+    if (ended) CU(cuStreamDestroy_v2)(one), CU(cuStreamCreate)(&other, 0);
+    if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, -1, other);
+    printf("%d\n", result);
+}
+
+/* The same by one stream, which nobody else is. */
+void place_by_stream(uint64_t bytes) {
+    CUstream stream;
+    CUresult result = CU(cuStreamCreate)(&stream, 0);
+    if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, 1, stream);
+    if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, -1, stream);
+    printf("%d\n", result);
+}
+
+/* The whole first block to the second GPU and to the host, by a context that ends at once. */
+void place_in_passing(uint64_t bytes) {
+    CUcontext passing;
+    CUresult result = CU(cuCtxCreate_v2)(&passing, 0, 0);
+    for (int gpu = 1; !result && gpu >= -1; gpu -= 2) result = place("prefetch", held[0].value, bytes, gpu);
+    if (!result) result = CU(cuCtxDestroy_v2)(passing);
+    CU(cuCtxSetCurrent)(context);
+    printf("%d\n", result);
+}
+
+/* Free memory of the second GPU is taken there until there is no more. */
+void fill_second(uint64_t bytes) {
+    CUcontext other;
+    if (CU(cuDevicePrimaryCtxRetain)(&other, 1) != CUDA_SUCCESS) exit(5);
+    CU(cuCtxSetCurrent)(other);
+    fill("linear", bytes);
+    CU(cuCtxSetCurrent)(context);
+}

@@ -1,0 +1,147 @@
+/* A tenant: takes memory and GPU time in every way that the driver offers, as it is told on standard input, and answers
+ * each line with one line. It finds the driver as any program does: by dlopen("libcuda.so.1"). */
+#include "tenant.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Go on with another copy of the library, which is loaded beside the first one: what is held stays held. */
+static void load_again(const char *path) {
+    driver = dlopen(path, RTLD_NOW);
+    printf("%d\n", driver ? 0 : 1);
+}
+
+/* The same in a namespace of the linker's own, where even the driver is another copy. */
+static void load_apart(const char *path) {
+    driver = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
+    printf("%d\n", driver ? 0 : 1);
+}
+
+static void info(void) {
+    size_t left = 0, total = 0, device = 0;
+    CUresult result = CU(cuMemGetInfo_v2)(&left, &total);
+    CU(cuDeviceTotalMem_v2)(&device, 0);
+    printf("%d %zu %zu %zu\n", result, left, total, device);
+}
+
+static void look_up(const char *name, int version, unsigned long long flags) {
+    void *found = NULL;
+    int status = -1;
+    Dl_info where = {0};
+    CUresult result = CU(cuGetProcAddress_v2)(name, &found, version, flags, &status);
+    if (found) dladdr(found, &where);
+    printf("%d %d %s %s\n", result, status, where.dli_sname ? where.dli_sname : "-", where.dli_fname ? where.dli_fname : "-");
+}
+
+/* Put aside or brought back, with one byte set of how that is to be done. */
+static void checkpoint(bool restore, unsigned at) {
+    union {
+        char bytes[64];
+        CUcheckpointCheckpointArgs aside;
+        CUcheckpointRestoreArgs back;
+    } how = {{0}};
+    if (at < sizeof how.bytes) how.bytes[at] = 1;
+    printf("%d\n", restore ? CU(cuCheckpointProcessRestore)(getpid(), &how.back)
+                           : CU(cuCheckpointProcessCheckpoint)(getpid(), &how.aside));
+}
+
+static void call(const char *name) {
+    typedef void *nothing;
+    int (*called)(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing) = find(name);
+    printf("%d\n", called(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+}
+
+static bool obey(const char *line) {
+    char word[64], name[256];
+    unsigned long long number = 0, other = 0, third = 0;
+    double seconds;
+    unsigned micros, idle = 0;
+    int batch = 1;
+    if (sscanf(line, "%63s", word) != 1) return true;
+    if (strcmp(word, "start") == 0) printf("%d\n", start());
+    else if (sscanf(line, "take %63s %llu", name, &number) == 2) printf("%d\n", take(way_of(name), number));
+    else if (sscanf(line, "fill %63s %llu", name, &number) == 2) fill(name, number);
+    else if (sscanf(line, "race %63s %llu", name, &number) == 2) race(name, number);
+    else if (sscanf(line, "place %63s %llu %llu %llu %d", name, &number, &other, &third, &batch) == 5)
+        place_block(name, number, other, third, batch);
+    else if (sscanf(line, "work %u", &micros) == 1)
+        printf("%d\n", CU(cuLaunchKernel)(NULL, micros, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    else if (sscanf(line, "streams-place %llu", &number) == 1) place_by_streams(number, false);
+    else if (sscanf(line, "ended-place %llu", &number) == 1) place_by_streams(number, true);
+    else if (sscanf(line, "stream-place %llu", &number) == 1) place_by_stream(number);
+    else if (sscanf(line, "passing-place %llu", &number) == 1) place_in_passing(number);
+    else if (sscanf(line, "second-fill %llu", &number) == 1) fill_second(number);
+    else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
+    else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) churn(number, other);
+    else if (strcmp(word, "empty") == 0) empty();
+    else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
+    else if (strcmp(word, "info") == 0) info();
+    else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
+    else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
+        take_while_changed(name, number, other);
+    else if (sscanf(line, "swap-while-mapped %63s %llu", name, &number) == 2)
+        swap_while_mapped(strcmp(name, "sparse-thread") == 0, number);
+    else if (sscanf(line, "take-with-answer-swapped %63s %llu %llu", name, &number, &other) == 3)
+        take_with_answer_swapped(name, number, (int)other);
+    else if (strcmp(word, "detach") == 0) printf("%d\n", CU(cuCtxDetach)((CUcontext)(uintptr_t)held[0].value));
+    else if (strcmp(word, "tables") == 0) ask_for_tables();
+    else if (sscanf(line, "mapping-waits %llu", &number) == 1)
+        take_while_mapping_waits(number);
+    else if (sscanf(line, "bind-while-replaced %63s %llu", name, &number) == 2)
+        bind_while_replaced(name, number);
+    else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
+    else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
+    else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
+    else if (sscanf(line, "unbind-too-late %llu", &number) == 1) unbind_too_late(number);
+    else if (strcmp(word, "send-descriptor") == 0) send_descriptor();
+    else if (strcmp(word, "close-way") == 0) close_way();
+    else if (strcmp(word, "export") == 0) export_first(false);
+    else if (strcmp(word, "export-pool") == 0) export_first(true);
+    else if (strcmp(word, "export-handle") == 0) export_handle();
+    else if (sscanf(line, "import-handle %255s", name) == 1) import_handle(name);
+    else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true, false);
+    else if (sscanf(line, "import-old %255s", name) == 1) import(name, false, true);
+    else if (sscanf(line, "import %255s", name) == 1) import(name, false, false);
+    else if (sscanf(line, "close %llu", &number) == 1) printf("%d\n", CU(cuIpcCloseMemHandle)(number));
+    else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
+    else if (strcmp(word, "primary") == 0) get_primary();
+    else if (strcmp(word, "unread") == 0) load_unread();
+    else if (strcmp(word, "green") == 0) make_green();
+    else if (strcmp(word, "green-end") == 0) end_green();
+    else if (sscanf(line, "elsewhere %llu", &number) == 1) fill_elsewhere(number);
+    else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
+    else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
+        use(seconds, name, micros, batch, idle);
+    else if (sscanf(line, "whose %63s", name) == 1) tell_whose(name);
+    else if (sscanf(line, "crowd %d %lf %u", &batch, &seconds, &micros) == 3) crowd(batch, seconds, micros);
+    else if (sscanf(line, "sneak %63s %lf %u", name, &seconds, &micros) == 3) sneak(name, seconds, micros);
+    else if (sscanf(line, "astray %63s %lf %u", name, &seconds, &micros) == 3) astray(name, seconds, micros);
+    else if (sscanf(line, "capture %d", &batch) == 1) capture(batch);
+    else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
+        serve(seconds, micros, batch, idle);
+    else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
+    else if (sscanf(line, "aside %llu", &number) == 1) checkpoint(false, (unsigned)number);
+    else if (sscanf(line, "restore %llu", &number) == 1) checkpoint(true, (unsigned)number);
+    else if (sscanf(line, "call %255s", name) == 1) call(name);
+    else if (sscanf(line, "load-again %255s", name) == 1) load_again(name);
+    else if (sscanf(line, "load-apart %255s", name) == 1) load_apart(name);
+    else if (strcmp(word, "become") == 0) execl("/bin/cat", "cat", NULL);
+    else if (strcmp(word, "renew") == 0) execl("/proc/self/exe", "tenant", NULL);
+    else if (strcmp(word, "release") == 0) printf("%d\n", CU(cuDevicePrimaryCtxRelease_v2)(0));
+    else if (strcmp(word, "quit") == 0) return false;
+    else if (!obey_of_graphs(line)) printf("? %s\n", line);
+    return true;
+}
+
+int main(void) {
+    char line[512];
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdin, NULL, _IONBF, 0); /* a program that this becomes is to find the rest */
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) {
+        fprintf(stderr, "tenant: %s\n", dlerror());
+        return 2;
+    }
+    while (fgets(line, sizeof line, stdin) && obey(line)) {}
+    return 0;
+}

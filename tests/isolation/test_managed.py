@@ -1,0 +1,195 @@
+"""Managed memory is charged on each GPU of the slice that it is placed on, and a hint without room is no error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World
+
+# Whoever is first compiles everything, which takes a busy machine most of a minute.
+pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+
+OUT_OF_MEMORY = "2"
+WAYS = ["prefetch", "prefetch-thread", "prefetch-two", "prefetch-two-thread", "advise", "advise-two"]
+WAYS += ["batch", "batch-thread", "discard", "discard-thread"]
+HOST = -1
+BLOCK = 400 * MIB
+
+
+@pytest.fixture
+def container(tmp_path: Path, built: Built) -> Iterator[Container]:
+    """One with 1,000 MiB of each of two GPUs."""
+    world = World(built=built, folder=tmp_path, memory_mib=(16_384, 16_384))
+    yield world.container(memory_mib=1000, gpus=2)
+    world.close()
+
+
+def holding(container: Container) -> Tenant:
+    """A program that has taken a block on the first GPU."""
+    tenant = container.run().started()
+    assert tenant.ask(f"take managed {BLOCK}") == "0"
+    return tenant
+
+
+def charged(container: Container, tenant: Tenant) -> tuple[int, ...]:
+    """What it is charged by GPU."""
+    return container.account().processes[tenant.process.pid]
+
+
+def used(container: Container) -> tuple[int, int]:
+    """What it really holds by GPU."""
+    one, other = (container.world.used(container.number, gpu=gpu) for gpu in range(2))
+    return one, other
+
+
+def place(tenant: Tenant, way: str, gpu: int, *, at: int = 0, size: int = BLOCK) -> None:
+    """Place part of the block, and be told that it went well."""
+    assert tenant.ask(f"place {way} 0 {at} {size} {gpu}") == "0"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_lies_on_another_gpu_leaves_less_there(container: Container, way: str) -> None:
+    """Once, however often it is placed there; it stays charged where it was taken, for it may come back."""
+    tenant = holding(container)
+    for _ in range(3):
+        place(tenant, way, 1)
+    assert used(container) == (CONTEXT, BLOCK)
+    assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+    assert tenant.ask("empty") == "0"
+    assert charged(container, tenant) == used(container) == (CONTEXT, CONTEXT)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_finds_no_room_there_stays_where_it_is(container: Container, way: str) -> None:
+    """The program goes on, and gives everything back that it was charged."""
+    tenant = holding(container)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+    place(tenant, way, 1)
+    assert used(container) == (CONTEXT + BLOCK, 1000 * MIB)
+    assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+    assert tenant.ask("empty") == "0"
+    assert charged(container, tenant) == used(container) == (CONTEXT, CONTEXT)
+
+
+# What a thread's own default stream does nobody can put in order once the thread has ended.
+@pytest.mark.parametrize("way", ["prefetch", "prefetch-two", "batch", "discard"])
+@pytest.mark.parametrize("gpu", [HOST, 0])
+def test_what_has_left_a_gpu_makes_room_there(container: Container, way: str, gpu: int) -> None:
+    """To the host or home again: who works on a large block by pieces has all of the GPU for each."""
+    tenant = holding(container)
+    for _ in range(3):
+        place(tenant, way, 1)
+        place(tenant, way, gpu)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+    assert charged(container, tenant) == (CONTEXT + BLOCK, 1000 * MIB)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.endswith("-thread")])
+def test_what_a_thread_s_own_stream_brings_stays_until_it_is_freed(container: Container, way: str) -> None:
+    """With the thread that stream ends, and another one's looks the same."""
+    tenant = holding(container)
+    for gpu in (1, HOST):
+        place(tenant, way, gpu)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert tenant.ask("empty") == "0"
+    assert charged(container, tenant) == used(container) == (CONTEXT, CONTEXT)
+
+
+@pytest.mark.parametrize("how", ["streams-place", "ended-place"])
+def test_what_another_stream_takes_away_may_come_later(container: Container, how: str) -> None:
+    """What is done on one says nothing of the other: the call that brings it there may still wait behind a kernel."""
+    tenant = holding(container)
+    assert tenant.ask(f"{how} {BLOCK}") == "0"
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+
+
+def test_when_all_of_it_has_left_another_stream_may_bring_it(container: Container) -> None:
+    """One round after the other, each by a stream of its own."""
+    tenant = holding(container)
+    for _ in range(3):
+        assert tenant.ask(f"stream-place {BLOCK}") == "0"
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+
+
+def test_what_is_on_its_way_has_not_left(container: Container) -> None:
+    """Whatever the stream has to do before: a kernel that does not end would keep it there."""
+    tenant = holding(container)
+    place(tenant, "prefetch", 1)
+    assert tenant.ask("work 60000000") == "0"
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert charged(container, tenant) == (CONTEXT + BLOCK, 1000 * MIB)
+
+
+@pytest.mark.parametrize("way", ["read", "read-two"])
+def test_of_what_is_mostly_read_copies_stay_where_they_are(container: Container, way: str) -> None:
+    """To place it elsewhere makes one more, and takes none away."""
+    tenant = holding(container)
+    place(tenant, way, 1)
+    for gpu in (1, HOST):
+        place(tenant, "prefetch", gpu)
+    assert used(container) == (CONTEXT + BLOCK, BLOCK)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+
+
+def test_what_is_on_its_way_stays_where_it_becomes_copies(container: Container) -> None:
+    """What the driver has not moved by then it need not move any more; that it is done says nothing."""
+    tenant = holding(container)
+    for way, gpu in (("prefetch", 1), ("prefetch", HOST), ("read", 1)):
+        place(tenant, way, gpu)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+
+
+def test_pieces_leave_one_after_the_other(container: Container) -> None:
+    """While the first is on its way the next is told to go, and all of them have left when the stream is done."""
+    tenant = holding(container)
+    place(tenant, "prefetch", 1)
+    assert tenant.ask("work 1000000") == "0"
+    for at in (0, BLOCK // 2):
+        place(tenant, "prefetch", HOST, at=at, size=BLOCK // 2)
+    found = 0
+    while found < 7:
+        found += int(tenant.ask(f"second-fill {100 * MIB}").split()[0])
+
+
+def test_what_comes_back_while_it_leaves_stays_charged(container: Container) -> None:
+    """The last word counts, not the first that is done."""
+    tenant = holding(container)
+    for gpu in (1, HOST, 1):
+        place(tenant, "prefetch", gpu)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+
+
+def test_what_was_on_its_way_when_its_context_ended_has_left(container: Container) -> None:
+    """With a context its events are gone, and what it had to do is over: nobody asks after them."""
+    tenant = holding(container)
+    assert tenant.ask(f"passing-place {BLOCK}") == "0"
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+
+
+def test_what_was_placed_goes_with_the_context_that_it_was_taken_in(container: Container) -> None:
+    """Wherever it was, and whatever the stream had still to do."""
+    tenant = holding(container)
+    place(tenant, "prefetch", 1)
+    assert tenant.ask("work 60000000") == "0"
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask("release") == "0"
+    assert charged(container, tenant) == used(container) == (0, 0)
+
+
+def test_part_of_a_granule_takes_a_granule_and_takes_none_away(container: Container) -> None:
+    """The driver moves memory by its own pages: what may lie there is charged until nothing of it can."""
+    tenant = holding(container)
+    place(tenant, "prefetch", 1, at=3 * MIB, size=2 * MIB)
+    assert charged(container, tenant) == (CONTEXT + BLOCK, 4 * MIB)
+    place(tenant, "prefetch", HOST, at=3 * MIB, size=2 * MIB)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["6", OUT_OF_MEMORY]
+    place(tenant, "prefetch", HOST, at=2 * MIB, size=4 * MIB)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["1", OUT_OF_MEMORY]
