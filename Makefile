@@ -67,6 +67,7 @@ bench-queues: $(READY) ## Measure queues beside what is asked of them; fails if 
 bench-isolation: $(READY) ## Measure isolation on the fake driver, all of it (gcc; 5 minutes, with nothing else at work)
 	@cat /proc/loadavg
 	$(BIN)/python benchmarks/isolation/cost.py
+	$(BIN)/python benchmarks/isolation/loading.py
 	$(BIN)/python benchmarks/isolation/shares.py
 	$(BIN)/python benchmarks/isolation/giving_back.py
 	$(BIN)/python benchmarks/isolation/latency.py

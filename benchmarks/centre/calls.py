@@ -16,7 +16,6 @@ and whoever falls short ends with 1: times want a machine that does nothing else
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import sys
@@ -32,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_core.names import LEADER_LEASE
 from support.bench_figures import Asked
+from support.bench_options import sized
 from support.centre_process import CentreProcess, exact_cpu_seconds, until_decided
 from support.http_api import HttpApi
 from support.large_cluster import (
@@ -305,12 +305,9 @@ def judge(figures: Sequence[Figure]) -> None:
 
 def main() -> None:
     """Run all parts."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=5000)
+    parser = sized(__doc__, queues=0)
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--shapes", choices=SHAPES, help="of which mix alone pods are placed; without it of all three")
-    parser.add_argument("--queues", type=int, default=0)
     parser.add_argument("--asked", action="store_true", help="fail if a figure falls short of what is asked")
     chosen = parser.parse_args()
     size = Size(nodes=chosen.nodes, cards=CARDS, pods=chosen.pods, queues=chosen.queues)

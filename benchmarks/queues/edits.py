@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from support.bench_figures import Asked
+from support.bench_options import sized
 from support.queue_load import lone_pods, two_levels
 from support.queue_replay import Replay
 
@@ -31,10 +32,7 @@ Specs = Mapping[str, QueueSpec]
 
 def main() -> None:
     """Each edit with both loads."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pods", type=int, default=5_000)
-    parser.add_argument("--queues", type=int, default=200)
-    parser.add_argument("--nodes", type=int, default=1_000)
+    parser = sized(__doc__, queues=200)
     parser.add_argument("--times", type=int, default=5)
     asked, figures = parser.parse_args(), Asked()
     for title, own in (("few shapes", False), ("a shape for each pod", True)):

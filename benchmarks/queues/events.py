@@ -1,7 +1,7 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
-        [--reserving 0] [--users 1] [--impatient] [--limits] [--model-limits] [--autoscale] [--each]
+        [--reserving 0] [--users 1] [--impatient] [--limits] [--model-limits] [--autoscale] [--doubted] [--each]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
 of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
@@ -9,7 +9,8 @@ of whoever was let in. Two loads: few shapes, as people submit them, and every p
 many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them, and with `--limits` all
 queues have limits, those above them such that nearly all of it is in use, and cards have room for all who wait. With
 `--model-limits` those above limit GPUs of a model as well, of which there are none. With `--autoscale` all queues show
-pods to a cluster autoscaler. `--each` measures each of these by itself, one after the other, and none of them.
+pods to a cluster autoscaler, and with `--doubted` all users are in doubt, as after an outage of storage. `--each`
+measures each of these by itself, one after the other, and none of them.
 """
 
 from __future__ import annotations
@@ -26,33 +27,30 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
+from aliquot_scheduler.deciding.promises import PROMISE
+from aliquot_scheduler.queues.lost.doubts import Kept
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
 from support.bench_figures import Asked
+from support.bench_options import ask_events, sized
 from support.queue_replay import Job, Replay
 
 PATIENCE = QueueSettings().patience
-_LEAST_EVENTS = 2
 # In ms, of 99 events of 100; what is asked is not met yet where hundreds of heads have lost patience.
 _ASKED = 20.0
-CASES = {"impatient": 120.0, "limits": _ASKED, "model_limits": _ASKED, "autoscale": _ASKED}
+CASES = {"impatient": 120.0, "limits": _ASKED, "model_limits": _ASKED, "autoscale": _ASKED, "doubted": _ASKED}
 
 
 def main() -> None:
     """Run both loads and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pods", type=int, default=5_000)
-    parser.add_argument("--queues", type=int, default=200)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--events", type=int, default=1_000)
+    parser = sized(__doc__, queues=200)
+    ask_events(parser, default=1_000)
     parser.add_argument("--reserving", type=int, default=0)
     parser.add_argument("--users", type=int, default=1)
     for case in CASES:
         parser.add_argument(f"--{case.replace('_', '-')}", action="store_true")
     parser.add_argument("--each", action="store_true")
     asked = parser.parse_args()
-    if asked.events < _LEAST_EVENTS:
-        parser.error(f"--events {asked.events}: a percentile needs {_LEAST_EVENTS} events at least")
     together = [case for case in CASES if getattr(asked, case)]
     figures = Asked()
     for cases in [[], *([case] for case in CASES)] if asked.each else [together]:
@@ -94,12 +92,15 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
         # A few of them are looked at in each round.
         for _ in range(asked.queues):
             replay.decide()
+    if asked.doubted:
+        doubt_all(replay)
     waits = [one for one in replay.jobs.values() if one.admitted is None]
     memory, shown = replay.queues.register.memory, len(replay.queues.register.showings.shown)
     impatient = memory.patience.impatient(now=replay.now)
     print(
         f"{len(replay.running)} run, {len(waits)} wait; {len(impatient)} heads are impatient, "
-        f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}; {shown} are shown"
+        f"nodes are kept for {sum(map(bool, memory.kept(now=replay.now).values()))}; {shown} are shown; "
+        f"{len(replay.queues.register.lost_turns.doubted())} users are in doubt"
     )
     # As the centre does once all is read; what was measured before is no more.
     gc.unfreeze()
@@ -120,6 +121,15 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
         replay.decide()
         took.append(time.process_time() - began)
     return took
+
+
+def doubt_all(replay: Replay) -> None:
+    """A turn of each user's who waits has led to nothing, and another one that was given in doubt."""
+    doubts = replay.queues.register.lost_turns.doubts
+    for who in sorted({one.whose for one in replay.queues.waiting()}):
+        for _ in range(2):
+            kept = Kept(amounts=(100, 80_000), part=1e-4, lasted=PROMISE)
+            doubts.came_to_nothing(who, kept, pod="a/pod", again=False, now=replay.now)
 
 
 def _some(names: Iterable[str], does: str, number: int) -> list[str]:

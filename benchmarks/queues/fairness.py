@@ -17,16 +17,17 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_scheduler.queues.charged.shares import exact_shares, shares
-from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, plant
 from support.bench_figures import Asked
-from support.hogging import held_beside_urgent, waits_beside_bulk, whole_clusters
+from support.hogging import held_beside_large, held_beside_urgent, waits_beside_bulk, whole_clusters
 from support.queue_replay import Job, Replay, mean
 from support.share_definition import Judge, sound_trees
 from support.share_oracle import Oracle, random_tree
 
 EVERYBODY = ("*",)
+WEIGHTS = (2, 3, 9)
+DAY = 86_400.0
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def main() -> None:
     bulk(figures)
     in_turns(figures)
     urgent(figures)
-    unequal()
+    by_weight(figures)
+    unequal(figures)
     figures.end()
 
 
@@ -123,28 +125,44 @@ def urgent(asked: Asked) -> None:
     asked.at_most("percent of its share that it loses", 100 * (1 - hurried / calm), 1.0)
 
 
-def unequal() -> None:
-    """Whole nodes for half an hour beside small jobs of minutes, both without end: who holds how much."""
-    nine = Quota(weight=9)
+def by_weight(asked: Asked) -> None:
+    """Jobs of all there is, of two queues of unequal weight, over 300 cycles, by a long half-life and a short one."""
+    cycles = 300
+    for weight in WEIGHTS:
+        due = 100 * weight / (weight + 1)
+        for what, half_life in {"a day": DAY, "128 cycles": 1_280.0}.items():
+            done, _ = whole_clusters(cycles=cycles, weight=weight, half_life=half_life)
+            had = 100 * done["b"] / cycles
+            print(f"whole-cluster jobs, weight {weight} to 1, half-life {what}: due {due:.1f} %, had {had:.1f} %")
+            asked.at_most("percent from what is due", abs(had - due), 1.0)
+
+
+def unequal(asked: Asked) -> None:
+    """Half of a cluster at a time beside single GPUs, both without end: who holds how much of a day."""
     for what, small in {
         "equal queues": QueueSpec(namespaces=EVERYBODY),
-        "small weight 9": QueueSpec(namespaces=EVERYBODY, compute=nine, memory=nine),
+        "small weight 9": weighing(9),
         "small priority 1": QueueSpec(namespaces=EVERYBODY, priority=1),
     }.items():
-        until, held = 24 * 3_600.0, Counter[str]()
-        jobs = [
-            Job(name=f"l{n:03}", queue="large", user="a", kind="a", at=0.0, runs=1_800.0, compute=400, gpus=4)
-            for n in range(110)
-        ] + [Job(name=f"s{n:04}", queue="small", user="b", kind="b", at=0.0, runs=300.0 + n % 17) for n in range(2_500)]
-        settings = QueueSettings(half_life=7_200.0)
-        Replay({"large": QueueSpec(namespaces=EVERYBODY), "small": small}, nodes=2, cards=4, settings=settings).run(
-            jobs, until=until
-        )
-        for job in jobs:
-            if job.admitted is not None:
-                held[job.queue] += int(job.compute * min(job.runs, until - job.admitted))
-        parts = {queue: f"{held[queue] / (8 * until):.1f} %" for queue in ("large", "small")}
+        held = held_beside_large(small, runs=(1_800.0, 300.0), half_life=7_200.0)
+        parts = {queue: f"{part:.1f} %" for queue, part in held.items()}
         print(f"4-GPU jobs of 30 minutes beside 1-GPU jobs of 5, eight GPUs, a day, {what}: {parts}")
+    for weight in WEIGHTS:
+        due = 100 * weight / (weight + 1)
+        had = [
+            held_beside_large(weighing(weight), runs=(3_600.0, 600.0), half_life=half_life)["small"]
+            for half_life in (7_200.0, DAY)
+        ]
+        print(
+            f"4-GPU jobs of an hour beside 1-GPU jobs of 10 minutes of weight {weight}: the small ones are due "
+            f"{due:.1f} %, and had {had[0]:.1f} with a half-life of two hours, {had[1]:.1f} of a day"
+        )
+        asked.at_least("percent of those who ask small, at equal weight's at least", min(had), 50.0 - 1.0)
+
+
+def weighing(weight: int) -> QueueSpec:
+    """A queue of that weight."""
+    return QueueSpec(namespaces=EVERYBODY, compute=Quota(weight=weight), memory=Quota(weight=weight))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from aliquot_core.objects import Pod
 from support.bench_figures import Asked
+from support.bench_options import ask_events, sized
 from support.queue_load import two_levels
 from support.queue_replay import Job, Replay
 
@@ -31,19 +32,13 @@ _SIZES = (2, 8, 64)
 _LARGE, _LARGE_LEAST = 800, 4
 # Of all GPUs so many are taken by pods of no group.
 _FULL = 0.97
-_LEAST_EVENTS = 2
 
 
 def main() -> None:
     """Run it and print, by the size of the group."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pods", type=int, default=5_000)
-    parser.add_argument("--queues", type=int, default=200)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--events", type=int, default=300)
+    parser = sized(__doc__, queues=200)
+    ask_events(parser, default=300)
     asked = parser.parse_args()
-    if asked.events < _LEAST_EVENTS:
-        parser.error(f"--events {asked.events}: a percentile needs {_LEAST_EVENTS} events at least")
     took, figures = measure(asked), Asked()
     for size, seconds in took.items():
         cuts = statistics.quantiles(seconds, n=100)

@@ -1,4 +1,8 @@
-"""PodDisruptionBudgets, as far as Aliquot reads them: which pods one is about, and how many of them may go now."""
+"""PodDisruptionBudgets, as far as Aliquot reads them: which pods one is about, and how many of them may go now.
+
+As the API server reads them when it is asked to evict: it looks at no budget of a pod that has not begun to run, and of
+one that is not ready by what its one budget says of such pods.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,13 @@ class LabelSelector(_Part, frozen=True, kw_only=True):
 class _Spec(_Part, frozen=True, kw_only=True):
     # Left out, it is about no pod.
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class _Status(_Part, frozen=True, kw_only=True):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class PodDisruptionBudget(_Part, frozen=True, kw_only=True):
@@ -44,6 +51,22 @@ class PodDisruptionBudget(_Part, frozen=True, kw_only=True):
             return False
         term = Term(match_expressions=selector.match_expressions)
         return not selector.match_expressions or matches(term, name=pod.metadata.name, labels=labels)
+
+    def lets_unready_go(self) -> bool:
+        """Whether those of its pods that are not ready go without being counted."""
+        status = self.status
+        has_enough = 0 < status.desired_healthy <= status.current_healthy
+        return has_enough or self.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+
+
+def goes_uncounted(pod: Pod) -> bool:
+    """Whether the API server evicts it whatever budgets say: it does not run, or no more, or is on its way out."""
+    return pod.status.phase in {"Pending", "Succeeded", "Failed"} or pod.metadata.deletion_timestamp is not None
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether it says so."""
+    return any((one.type, one.status) == ("Ready", "True") for one in pod.status.conditions)
 
 
 # For other threads it is to be made here (`objects.py` says why).

@@ -280,6 +280,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("context")
 
     @property
+    def models(self) -> str:
+        """Lease annotation, beside the interval: which models of GPUs there are, with MiB of the largest of each."""
+        return self.of("models")
+
+    @property
     def cdi_kind(self) -> str:
         """Vendor and class of the slices' CDI devices."""
         return self.of("slice")

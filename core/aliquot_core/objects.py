@@ -104,6 +104,8 @@ class PodSpec(_Object, frozen=True, kw_only=True):
     topology_spread_constraints: list[Any] = []
     scheduling_gates: list[SchedulingGate] = []
     priority: int = 0
+    # `Never`: nobody is evicted for it.
+    preemption_policy: str = ""
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
     # After so long it is ended.

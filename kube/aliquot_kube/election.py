@@ -50,8 +50,8 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     renew: Seconds = 2.0
     # So much earlier than the lease ends a leader stops believing.
     margin: Seconds = 3.0
-    # No request may take longer; one that does counts as lost.
-    request: Seconds = 1.5
+    # No request may take longer; one that does counts as lost. Who ends waits for two.
+    request: Annotated[float, msgspec.Meta(gt=0, le=60)] = 1.5
     # How often followers look, so that one that lets go is replaced within so much; and the first rest after a failure.
     look: Seconds = 0.5
 
@@ -77,6 +77,15 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
                 where="settings election",
                 remedy="lengthen duration, or shorten renew, request or margin",
             )
+
+
+def longest_renew(duration: float) -> float:
+    """The most seconds between two renewals of a lease that is good for so long, where the rest is as it is by default.
+
+    For whoever sees the lease and not its holder's settings.
+    """
+    usual = ElectionSettings()
+    return max(usual.renew, duration - usual.margin - 3 * usual.request - usual.look)
 
 
 class Look(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import yaml
 from aliquot_core.names import Names
 from aliquot_scheduler.certificates.issuing import Use, issue, make_authority
 from aliquot_scheduler.certificates.settings import CENTRE
-from aliquot_scheduler.deciding.desk import Said
+from aliquot_scheduler.deciding.missed import Said
 from aliquot_scheduler.extender.verbs import Verb
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness

@@ -26,21 +26,22 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, timeout=120, check=False)
 
 
-def template(values: Mapping[str, Any] | None = None, *, namespace: str = SYSTEM) -> list[Json]:
-    """The objects that an installation with these values has."""
-    return list(_parsed(json.dumps(values or {}), namespace))
+def template(values: Mapping[str, Any] | None = None, *, namespace: str = SYSTEM, kubernetes: str = "") -> list[Json]:
+    """The objects that an installation with these values has, on a Kubernetes of this version."""
+    return list(_parsed(json.dumps(values or {}), namespace, kubernetes))
 
 
 @cache
-def _rendered(values: str, namespace: str) -> str:
-    told = helm("template", "aliquot", str(CHART), f"--namespace={namespace}", values=json.loads(values))
+def _rendered(values: str, namespace: str, kubernetes: str) -> str:
+    version = [f"--kube-version={kubernetes}"] if kubernetes else []
+    told = helm("template", "aliquot", str(CHART), f"--namespace={namespace}", *version, values=json.loads(values))
     if told.returncode:
         raise ValueError(told.stderr)
     return told.stdout
 
 
-def _parsed(values: str, namespace: str) -> list[Json]:
-    return [each for each in yaml.safe_load_all(_rendered(values, namespace)) if each]
+def _parsed(values: str, namespace: str, kubernetes: str) -> list[Json]:
+    return [each for each in yaml.safe_load_all(_rendered(values, namespace, kubernetes)) if each]
 
 
 def stale_manifests() -> list[str]:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
+
 from aliquot_core.grant import decode_grant
 from aliquot_core.inventory import Gpu, Inventory, encode_inventory
 from cluster.centre_half import COMMAND, CentreHalf
@@ -21,7 +23,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.harness.controlplane import LOOPBACK
 from cluster.harness.errors import ApiError, WaitTimeoutError
 from cluster.harness.waiting import PATIENCE_SECONDS
-from cluster.installed import NAMES, SCHEDULER, SYSTEM, manifests
+from cluster.installed import MANIFESTS, NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.queueing import QUEUES
 
 MEMORY = 80_000
@@ -104,6 +106,13 @@ class PlayedCentre:
     def leaving(self, namespace: str) -> list[Json]:
         """Pods that were asked to go, and are there still."""
         return [pod for pod in self.pods(namespace) if pod["metadata"].get("deletionTimestamp")]
+
+    def runs(self, namespace: str) -> None:
+        """Say of all that hold slices there that they run and are ready: disruption budgets are about no others."""
+        for pod in self.holding(namespace):
+            conditions = [*pod["status"].get("conditions", []), {"type": "Ready", "status": "True"}]
+            status = {"phase": "Running", "conditions": conditions}
+            self.api.patch(f"{self.api.path_of(pod)}/status", {"status": status})
 
     def let_go(self, namespace: str) -> None:
         """Let those be gone, as their kubelet would once their processes have ended."""
@@ -240,10 +249,11 @@ def _told(pod: Json) -> str:
 
 
 def _rights() -> Iterator[Json]:
-    """The centre's account, and what it may do."""
+    """The centre's account, and what it may do; where budgets are set aside for owners, too."""
     for obj in manifests("50-centre"):
         if obj["kind"] == "ServiceAccount" or obj["apiVersion"].startswith("rbac"):
             yield obj
+    yield from yaml.safe_load_all((MANIFESTS.parent / "budgets.yaml").read_text())
 
 
 def _now() -> str:

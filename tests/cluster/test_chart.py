@@ -12,21 +12,24 @@ import msgspec
 import pytest
 import yaml
 
+from aliquot_agent import pulse_file
+from aliquot_agent.isolation.mps_folder import MpsFolder
 from aliquot_agent.isolation.mps_settings import MpsSettings
 from aliquot_agent.settings import AgentSettings
 from aliquot_cli.sections import SECTIONS
 from aliquot_core.names import LEADER_LEASE, LONGEST_NAME, PACE_LEASE, Names
 from aliquot_core.settings import Sources
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
 from aliquot_scheduler.admission.profile import at_odds
-from aliquot_scheduler.admission.routes import SPARE
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.sparing import SPARE
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
 from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import CHART, helm, stale_manifests, template
 from cluster.harness import binaries
 from cluster.harness.api import Json
 from cluster.installed import SYSTEM
-from cluster.product_image import ROOT
+from cluster.product_image import HOME, ROOT
 from support.require import skip_or_fail
 
 WORKLOADS = ("DaemonSet", "Deployment")
@@ -127,6 +130,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"centre": {"callers": ["fd00::/129"]}}, "/centre/callers/0"),
         ({"centre": {"settings": {"nope": {"x": 1}}}}, "'nope' not allowed"),
         ({"centre": {"settings": {"agent": {"drain": 20}}}}, "'agent' not allowed"),
+        ({"centre": {"settings": {"election": {"request": 61}}}}, "/centre/settings/election/request"),
         ({"centre": {"settings": {"web": {"port": 8443}}}}, "'port' not allowed"),
         ({"centre": {"settings": {"web": {"drain": 61}}}}, "/centre/settings/web/drain"),
         ({"centre": {"settings": {"web": {"status_port": 99999}}}}, "'status_port' not allowed"),
@@ -310,6 +314,20 @@ def test_daemons_of_mps_are_kept_apart_from_the_agent(
         assert volumes["shm"]["emptyDir"] == {"medium": "Memory"}
 
 
+def test_who_opens_no_port_is_asked_by_what_it_touches_and_never_ended_for_it() -> None:
+    """Its own file is looked at; a restart would fail pods that arrive, or end the work of all who use MPS."""
+    told = dict(containers(template({"node": {"isolation": "mps"}})))
+    keeper = Sources(environment=environment(told["aliquot-mps"])).resolve("mps", MpsSettings).value
+    endpoint = Sources(environment=environment(told["aliquot-endpoint"])).resolve("endpoint", EndpointSettings).value
+    asked = {"aliquot-mps": MpsFolder(Path(keeper.folder)).pulse(), "aliquot-endpoint": endpoint.pulse}
+    for name, path in asked.items():
+        assert "livenessProbe" not in told[name]
+        python, *probe, file, allowed = told[name]["readinessProbe"]["exec"]["command"]
+        assert (python, probe, file) == (f"{HOME}/bin/python", ["-P", "-m", pulse_file.__name__], str(path))
+        assert float(allowed) > 5 * pulse_file.EVERY
+        assert str(path.parent) in {mount["mountPath"] for mount in told[name]["volumeMounts"]}
+
+
 @pytest.mark.parametrize(("value", "added"), [("report", None), ("stop", ["KILL"])])
 def test_the_agent_may_end_processes_only_where_it_is_to(value: str, added: list[str] | None) -> None:
     """It is root without any capability, unless it is told to stop who uses a GPU without a grant."""
@@ -360,11 +378,41 @@ def test_cert_manager_makes_what_the_centre_and_its_callers_show() -> None:
     assert "webhookconfigurations" not in roles
 
 
-@pytest.mark.parametrize(("value", "asked"), [("Warn", False), ("Deny", True)])
-def test_evictions_by_priority_are_told_and_refused_where_that_is_wanted(value: str, *, asked: bool) -> None:
+@pytest.mark.parametrize(("seconds", "may"), [(None, False), (0, False), (0.5, True), (600, True)])
+def test_the_centre_may_delete_pods_only_where_budgets_are_set_aside(seconds: float | None, *, may: bool) -> None:
+    """It evicts all others, as budgets allow."""
+    queues = {} if seconds is None else {"queues": {"budget_grace": seconds}}
+    objects = template({"centre": {"settings": queues}})
+    roles = of_kind(objects, "ClusterRole", "Role")
+    found = {name for name, role in roles.items() for rule in role["rules"] if _deletes_pods(rule)}
+    assert found == ({"aliquot-scheduler-budgets"} if may else set())
+    if may:
+        binding = of_kind(objects, "ClusterRoleBinding")["aliquot-scheduler-budgets"]
+        assert binding["roleRef"]["name"] == "aliquot-scheduler-budgets"
+        assert [one["name"] for one in binding["subjects"]] == ["aliquot-scheduler"]
+
+
+def _deletes_pods(rule: Json) -> bool:
+    return "pods" in rule.get("resources", ()) and not {"delete", "deletecollection", "*"}.isdisjoint(rule["verbs"])
+
+
+@pytest.mark.parametrize(
+    ("value", "kubernetes", "asked"),
+    [
+        ("Warn", "1.36.3", False),
+        ("Deny", "1.36.3", True),
+        ("Deny", "1.30.0", True),
+        ("Auto", "1.36.3", True),
+        ("Auto", "1.35.0-gke.1", True),
+        ("Auto", "1.34.9", False),
+    ],
+)
+def test_evictions_by_priority_are_told_and_refused_where_that_is_wanted(
+    value: str, kubernetes: str, *, asked: bool
+) -> None:
     """Of all whom the values name as kube-schedulers; and by the centre alone, which says what ends their tries."""
     values = {"evictionByPriority": value, "kubeSchedulerUsers": ["system:kube-scheduler", "mine"]}
-    objects, name = template(values), "aliquot-evictions"
+    objects, name = template(values, kubernetes=kubernetes), "aliquot-evictions"
     actions = of_kind(objects, "ValidatingAdmissionPolicyBinding")[name]["spec"]["validationActions"]
     assert actions == ["Warn", "Audit"]
     told = of_kind(objects, "ValidatingAdmissionPolicy")[name]["spec"]["matchConditions"]
@@ -375,6 +423,9 @@ def test_evictions_by_priority_are_told_and_refused_where_that_is_wanted(value: 
         [(SPARE, "Ignore")] if asked else []
     )
     assert all(one["matchConditions"][:2] == told for one in found)
+    (container,) = of_kind(objects, "Deployment")["aliquot-scheduler"]["spec"]["template"]["spec"]["containers"]
+    knows = {one["name"]: one.get("value") for one in container["env"]}.get("ALIQUOT_SCHEDULER_EVICTIONS_DENIED")
+    assert knows == ("true" if asked else None)
 
 
 @pytest.mark.parametrize(
@@ -441,10 +492,20 @@ def test_of_several_replicas_one_always_stays() -> None:
     assert not budgets
 
 
-@pytest.mark.parametrize(("web", "seconds"), [({}, 20), ({"drain": 7.5}, 25), ({"drain": 60, "leave": 60}, 187)])
-def test_a_replica_has_as_long_to_leave_as_its_settings_say(web: Json, seconds: int) -> None:
+LEAVES: dict[str, tuple[Json, int]] = {
+    "as installed": ({}, 20),
+    "it drains for longer": ({"web": {"drain": 7.5}}, 25),
+    "as long as may be": ({"web": {"drain": 60, "leave": 60}}, 187),
+    "the Lease takes longer than that": ({"web": {"drain": 2}, "election": {"request": 4.2, "duration": 30}}, 26),
+    "the Lease takes no longer": ({"web": {"drain": 8.5}, "election": {"request": 4.5, "duration": 30}}, 26),
+}
+
+
+@pytest.mark.parametrize("row", LEAVES)
+def test_a_replica_has_as_long_to_leave_as_its_settings_say(row: str) -> None:
     """Killed before, it would lose calls and hold its Lease."""
-    objects = template({"centre": {"settings": {"web": web}}})
+    settings, seconds = LEAVES[row]
+    objects = template({"centre": {"settings": settings}})
     spec = of_kind(objects, "Deployment")["aliquot-scheduler"]["spec"]["template"]["spec"]
     assert spec["terminationGracePeriodSeconds"] == seconds
 

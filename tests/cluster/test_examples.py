@@ -320,8 +320,9 @@ def _slowly(centre: PlayedCentre) -> None:
 def _budget(centre: PlayedCentre) -> None:
     with centre.applied(manifests_of("budget-of-ones-own", "red")):
         centre.settled({"kept-red": 400})
+        centre.runs("kept-red")
         with centre.applied(manifests_of("budget-of-ones-own", "blue")):
-            kept = "4 pods are kept by PodDisruptionBudget kept-red/all-of-it"
+            kept = "4 pods are kept by a PodDisruptionBudget of queue red"
             centre.cluster.wait_for("blue to be told of the budget", lambda: kept in _events(centre, "kept-blue"))
             centre.cluster.wait_for("two of red's to go", lambda: len(centre.leaving("kept-red")) == 2, timeout=60)
             centre.let_go("kept-red")

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -16,6 +17,7 @@ import pytest
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.grant import decode_grant
+from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
@@ -23,6 +25,7 @@ from cluster.harness.pods import BY_HAND, gates, pod, shell, stays
 from cluster.installed import NAMES, PODS_OF, SYSTEM, binding, forgets_its_plugin, nothing_left
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
+from cluster.queues.test_decide import priority_class
 from cluster.refusals import LEASES, NODE1, annotated, lease, refused
 from cluster.traces import traces
 from support.admitting import container, review, written
@@ -36,6 +39,7 @@ WEBHOOKS = f"{ADMISSION}/mutatingwebhookconfigurations"
 PACE = f"{LEASES}/{PACE_LEASE}"
 ASKS = {NAMES.compute: "30", NAMES.memory: "8000"}
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
+SPARED, GOES = "kept from eviction by priority", "goes for a pod that runs the cluster"
 # MiB that a CUDA context takes, as the chart has it.
 CONTEXT = 512
 
@@ -199,6 +203,64 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     cluster.wait_for("the leader to tell its new settings", told)
 
 
+def test_no_tenant_s_priority_evicts_a_slice_and_what_runs_the_cluster_does(
+    cluster: ClusterHarness, installed: InstalledCentre, namespace: str
+) -> None:
+    """The cluster's own kube-scheduler is as it was, and the API server asks whichever replica.
+
+    A slice holds 60 % of a node's CPU. A pod of the system that waits for something else opens no node to tenants.
+    """
+    node, high = min(cluster.nodes), priority_class(1_000_000, name="aliquot-test-high")
+    cluster.apply(high)
+    milli = 1000 * quantity(cluster.api.get(NODE1)["status"]["allocatable"]["cpu"], where="allocatable") * 6 // 10
+
+    def wanted(name: str, *, where: str, limits: Json | None = None, **spec: Any) -> Json:
+        made = pod(name, stays(limits=limits), namespace=where, affinity=only_on(node), **spec)
+        made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{milli}m"}
+        return cluster.create_pod(made)
+
+    held = cluster.wait_for_phase(wanted("slice", where=namespace, limits=ASKS), "Running", timeout=90)
+    missing = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+    critical: Json = {"where": "kube-system", "priorityClassName": "system-node-critical"}
+    stuck = wanted("aliquot-test-stuck", volumes=missing, **critical)
+    try:
+        cluster.wait_for("it to be looked at", lambda: _says_unschedulable(cluster, stuck))
+        with cluster.namespace("tenant-b") as tenant:
+            more = wanted("more", where=tenant, priorityClassName="aliquot-test-high")
+            cluster.wait_for("it to be refused", lambda: SPARED in _logged(cluster, installed))
+            cluster.wait_for("it to be nominated", lambda: cluster.current(more)["status"].get("nominatedNodeName"))
+            kept = cluster.current(held)
+            assert "deletionTimestamp" not in kept["metadata"]
+            assert "DisruptionTarget" not in {one["type"] for one in kept["status"]["conditions"]}
+            system = wanted("aliquot-test-system", **critical)
+            try:
+                # kube-scheduler looks again by itself after five minutes.
+                cluster.wait_for_phase(system, "Running", timeout=90)
+                assert _logged(cluster, installed).count(GOES) > 0
+                # It has ended by then, and is gone when the kubelet has said so.
+                cluster.wait_for("the slice to be gone", lambda: cluster.api.find(cluster.api.path_of(held)) is None)
+            finally:
+                cluster.delete(system, gracePeriodSeconds=0)
+    finally:
+        cluster.delete(stuck, gracePeriodSeconds=0)
+        cluster.delete(high)
+
+
+def only_on(node: str) -> Json:
+    """As a DaemonSet pins its pods."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+def _says_unschedulable(cluster: ClusterHarness, made: Json) -> bool:
+    conditions = cluster.current(made)["status"].get("conditions", [])
+    return any((one["type"], one.get("reason")) == ("PodScheduled", "Unschedulable") for one in conditions)
+
+
+def _logged(cluster: ClusterHarness, installed: InstalledCentre) -> str:
+    return "".join(cluster.logs(each, "scheduler") for each in installed.pods(CENTRE))
+
+
 def test_less_than_a_context_takes_is_refused_by_every_replica(
     cluster: ClusterHarness, installed: InstalledCentre
 ) -> None:
@@ -239,6 +301,8 @@ def dry_run(cluster: ClusterHarness, wanted: Json) -> None:
 
 
 MAY_NOT: dict[str, Callable[[Api, str], object]] = {
+    # But where the operator lets it set disruption budgets aside.
+    "delete a pod": lambda api, path: api.delete(path),
     "create a pod": lambda api, path: api.post(path.removesuffix("/any"), {}),
     "read another Secret": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets/other"),
     "list Secrets": lambda api, _: api.get(f"/api/v1/namespaces/{SYSTEM}/secrets"),
@@ -272,7 +336,6 @@ def test_the_centre_is_held_to_what_a_leader_writes(
     refused(lambda: centre.post(f"{path}/binding", binding(plain, "node1", {})), by="aliquot-centre-bindings")
     system = "/api/v1/namespaces/kube-system/pods/any"
     refused(lambda: centre.post(f"{system}/eviction", evicted), by="aliquot-centre-evictions")
-    refused(lambda: centre.delete(path), by="aliquot-centre-deletions")
     refused(lambda: centre.create(beat), by="aliquot-centre-leases")
     refused(
         lambda: centre.patch(cluster.api.path_of(lease("node-node1")), annotated({"a": "b"})),

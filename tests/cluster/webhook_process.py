@@ -16,6 +16,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from aliquot_core.names import Names
+from aliquot_core.objects import Pod
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials, load_configuration
 from aliquot_kube.transport import HttpTransport
@@ -24,6 +25,8 @@ from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.metrics import AdmissionMetrics
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.sparing import Sparing
+from aliquot_scheduler.extender.forwarding import LeadersAnswer
 
 
 async def _following(_: web.Application, *, landscape: Landscape, transport: HttpTransport) -> AsyncIterator[None]:
@@ -32,6 +35,14 @@ async def _following(_: web.Application, *, landscape: Landscape, transport: Htt
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await transport.close()
+
+
+async def _nobody_waits(_: Pod) -> Pod | None:
+    return None
+
+
+async def _leads(_path: str, _body: bytes) -> LeadersAnswer | None:
+    return None
 
 
 async def _alive(_: web.Request) -> web.Response:
@@ -45,7 +56,9 @@ def main(port: str, certificate: str, key: str, kubeconfig: str) -> None:
     transport = HttpTransport(credentials=credentials, user_agent="aliquot-webhook")
     landscape = Landscape(transport=transport, clock=SystemClock(), random=random.random, names=Names())
     admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape, there=landscape.there)
-    app.add_routes(admission_routes(admission, metrics=AdmissionMetrics(CollectorRegistry()), clock=SystemClock()))
+    sparing = Sparing(names=Names(), leads=lambda: True, one_for=_nobody_waits, forward=_leads, clock=SystemClock())
+    metrics = AdmissionMetrics(CollectorRegistry())
+    app.add_routes(admission_routes(admission, sparing=sparing, metrics=metrics, clock=SystemClock()))
     app.cleanup_ctx.append(partial(_following, landscape=landscape, transport=transport))
     app.add_routes([web.get("/healthz", _alive)])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -19,7 +19,7 @@ from aliquot_core.grant import decode_grant
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import CONFIG_MAPS, NODES, PODS
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.reclaim import consolidation, residents
+from aliquot_scheduler.reclaim import consolidation, draining, helping, residents
 from simulation.universe.doomed import Doomed, quiet
 from simulation.universe.evictions import Evictions
 
@@ -246,7 +246,8 @@ def test_a_leader_s_death_loses_nobody_who_is_moved(
     """One pod is asked to go, once, whenever the leader dies; and a new leader moves no more than its budget has."""
     # Else a story would take ten minutes until somebody may be moved, and until it pays.
     monkeypatch.setattr(consolidation, "_LEAST_RUN", 2.0)
-    monkeypatch.setattr(consolidation, "_COOLDOWN", 1.0)
+    for looks in (draining, helping):
+        monkeypatch.setattr(looks, "_COOLDOWN", 1.0)
     monkeypatch.setattr(residents, "_RESTART", 2)
     first = int(os.environ.get("ALIQUOT_STEP", "1"))
     came = set()

@@ -10,7 +10,7 @@ import msgspec
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Gpu, Health, Inventory, decode_inventory, encode_inventory
 from aliquot_core.names import Names
-from aliquot_core.objects import Lease, Node, Pod
+from aliquot_core.objects import Lease, Node, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
 from aliquot_scheduler.picture.picture import Picture
 
@@ -144,6 +144,14 @@ def with_grant(pod: Pod, grant: Grant) -> Pod:
         pod,
         metadata=msgspec.structs.replace(pod.metadata, annotations=annotations),
         spec=msgspec.structs.replace(pod.spec, node_name=grant.node),
+    )
+
+
+def running(pod: Pod) -> Pod:
+    """The pod once its containers run and are ready."""
+    conditions = [*pod.status.conditions, PodCondition(type="Ready", status="True")]
+    return msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, phase="Running", conditions=conditions)
     )
 
 

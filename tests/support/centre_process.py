@@ -31,9 +31,19 @@ T = TypeVar("T")
 class CentreProcess:
     """One replica that asks an API server over plain HTTP."""
 
-    def __init__(self, *, folder: Path, url: str, token: str, name: str = "centre") -> None:
-        self.authority = Authority(folder / "tls")
-        files = self.authority.server_files()
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        url: str,
+        token: str,
+        name: str = "centre",
+        authority: Authority | None = None,
+        code: Sequence[Path] = (),
+    ) -> None:
+        """Replicas that ask each other have one `authority`; `code` is where another version's packages lie."""
+        self.authority = authority or Authority(folder / "tls")
+        files = self.authority.server_files(folder=name)
         (folder / "kubeconfig").write_bytes(msgspec.json.encode(kubeconfig(url, token=token)))
         self.port, self.status_port = free_port(), free_port()
         self.log = folder / f"{name}.log"
@@ -43,8 +53,10 @@ class CentreProcess:
             log=self.log,
             ready=partial(answers, f"http://{LOOPBACK}:{self.status_port}/readyz"),
             env={
+                **({"PYTHONPATH": os.pathsep.join(map(str, code))} if code else {}),
                 "ALIQUOT_LOG_FORMAT": "json",
                 "ALIQUOT_SCHEDULER_NAME": name,
+                "ALIQUOT_SCHEDULER_ADDRESS": f"https://{LOOPBACK}:{self.port}",
                 "ALIQUOT_SCHEDULER_KUBECONFIG": str(folder / "kubeconfig"),
                 "ALIQUOT_WEB_ADDRESS": LOOPBACK,
                 "ALIQUOT_WEB_PORT": str(self.port),

@@ -17,7 +17,7 @@ from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.showings import written
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
-from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, with_grant
+from support.centre import NAMES, WALL, asks, gpus, make_lease, make_node, picture_with, running, with_grant
 
 GATED = {"schedulingGates": [{"name": NAMES.gate}]}
 DAY = "2026-11-21T"
@@ -147,7 +147,7 @@ class Stage:
         return [turn.pod.metadata.uid for turn in found]
 
     def bind(self, *uids: str) -> None:
-        """Pods that were let in are bound where they were promised room."""
+        """Pods that were let in are bound where they were promised room, and run at once."""
         for uid in uids:
             promise = self.turns[uid].promise
             assert promise is not None
@@ -158,7 +158,7 @@ class Stage:
             notes = notes | self._run_of(uid)
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             spec = msgspec.structs.replace(pod.spec, scheduling_gates=[])
-            self.see(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+            self.see(running(msgspec.structs.replace(pod, metadata=meta, spec=spec)))
 
     def run(self, *, after: float = 0.0) -> list[str]:
         """A round, and whoever was let in is bound; not who is only shown to an autoscaler."""

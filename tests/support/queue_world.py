@@ -274,6 +274,17 @@ class QueueWorld(Stage):
             if self.chance.random() < 0.8:
                 self._bind_checked(uid)
 
+    def let_in_badly(self) -> None:
+        """A round of turns of which every other can't be written: nobody is told of it, and it comes again."""
+        self.beat()
+        for turn in list(self.queues.turns(self.desk, now=self.now)):
+            uid = turn.pod.metadata.uid
+            self.turns[uid] = turn
+            if turn.promise and self.chance.random() < 0.5:
+                self.desk.take_back(uid)
+                self.queues.not_told(self.pods[uid], now=self.now)
+        self._show()
+
     def _show(self) -> None:
         """Most gates of those who are shown are lifted; of the others the write has failed."""
         for uid, turn in self.turns.items():

@@ -13,6 +13,7 @@ import msgspec
 
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -95,6 +96,11 @@ class Reigning:
         assert not why, why
         return node
 
+    async def nominate(self, name: str, *, node: str) -> None:
+        """As kube-scheduler does that would evict others there."""
+        patch = merge_patch({"status": {"nominatedNodeName": node}})
+        await self._client.patch(PODS, namespace=NAMESPACE, name=name, patch=patch, subresource="status")
+
     async def nominated(self, name: str) -> str:
         """The node for which kube-scheduler keeps a pod's room."""
         return (await self._client.get(PODS, namespace=NAMESPACE, name=name)).status.nominated_node_name
@@ -102,7 +108,7 @@ class Reigning:
     async def slices_per_gpu(self) -> Counter[int]:
         """How many GPUs bear how many slices, as the grants say."""
         pods = await self._client.list(PODS)
-        held = Counter(gpu for pod in pods for gpu in self.reign.picture.granted(pod) or ())
+        held = Counter(gpu for pod in pods for gpu in self.reign.picture.grants.held(pod) or ())
         return Counter(held.values())
 
     def _count(self, call: Call) -> None:

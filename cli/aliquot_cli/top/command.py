@@ -21,7 +21,7 @@ from aliquot_cli.printing import printed
 from aliquot_cli.reading import in_force, read_everything
 from aliquot_cli.top.frame import Choice, Frame
 from aliquot_cli.top.ink import coloured, plain
-from aliquot_cli.top.onlooker import Onlooker
+from aliquot_cli.top.onlooker import Onlooker, renewed_every
 from aliquot_cli.top.page_reader import PageReader
 from aliquot_cli.top.views import TABLES
 from aliquot_core.errors import ClusterError, UserError
@@ -105,6 +105,7 @@ async def source_for(call: Call, *, page: str) -> AsyncIterator[Source]:
             random=random.random,
             names=call.names,
             settings=in_force(everything.leases, call=call).queues,
+            renew=renewed_every(everything.leases),
         )
         async with onlooker:
             yield onlooker

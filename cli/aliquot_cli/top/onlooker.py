@@ -7,7 +7,7 @@ waits is what the leader has written on the pod, and what is used is not known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -15,19 +15,27 @@ import msgspec
 
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
-from aliquot_core.names import Names
+from aliquot_core.names import LEADER_LEASE, Names
 from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
+from aliquot_kube.election import longest_renew
 from aliquot_kube.questions import Transport
-from aliquot_scheduler.centre.watches import SURELY_DEAF, Watches
+from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State, WaitingShown
 from aliquot_scheduler.page.usage import Usage
+from aliquot_scheduler.picture.hearing import deaf_after
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.turns import Queues
+
+
+def renewed_every(leases: Iterable[Lease]) -> float:
+    """At least so often the leader renews its Lease, as that itself says; as by default where nobody has led yet."""
+    lease = next((one for one in leases if one.metadata.name == LEADER_LEASE), None)
+    return longest_renew(float((lease and lease.spec.lease_duration_seconds) or 0))
 
 
 class Onlooker:
@@ -36,12 +44,21 @@ class Onlooker:
     title = "from the API"
 
     def __init__(
-        self, *, transport: Transport, clock: Clock, random: Random, names: Names, settings: QueueSettings
+        self,
+        *,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        names: Names,
+        settings: QueueSettings,
+        renew: float,
     ) -> None:
+        """The leader renews its Lease every `renew` seconds."""
         self._clock = clock
         self._names = names
-        self._watches = Watches(transport=transport, clock=clock, random=random, names=names)
-        self._picture = Picture(names=names, silence=self._watches.silence)
+        deaf = deaf_after(renew)
+        self._watches = Watches(transport=transport, clock=clock, random=random, names=names, deaf=deaf)
+        self._picture = Picture(names=names, silence=self._watches.silence, deaf_after=deaf)
         self._turns = Queues(names=names, random=random, picture=self._picture, settings=settings)
         self._looking = Looking(names=names)
         self._stack = AsyncExitStack()
@@ -78,7 +95,7 @@ class Onlooker:
             turns=self._turns,
             pods=pods,
             paused="",
-            deaf=self._watches.why_deaf(after=SURELY_DEAF),
+            deaf=self._watches.why_deaf(after=self._watches.surely_deaf),
             evicted=None,
             now=now,
             wall=wall,

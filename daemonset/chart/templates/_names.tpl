@@ -117,3 +117,10 @@ stays on a pod that lives, by which a Job would not count its next failure. */ -
     request.operation == 'DELETE' || [object, oldObject].map(one, one.?status.?conditions.orValue([]).exists(c,
     c.type == 'DisruptionTarget' && c.status == 'True' && c.?reason.orValue('') == 'PreemptionByScheduler')) == [true, false]
 {{- end }}
+{{- /* Whether what a kube-scheduler evicts by priority is refused: one before 1.35 tries a refused victim again at once. */}}
+{{- define "denies-evictions" -}}
+{{- if or (eq .Values.evictionByPriority "Deny")
+    (and (eq .Values.evictionByPriority "Auto") (semverCompare ">=1.35.0-0" .Capabilities.KubeVersion.Version)) -}}
+true
+{{- end }}
+{{- end }}

@@ -24,7 +24,6 @@ from aliquot_scheduler.admission.queue_review import decode_queue_review
 from aliquot_scheduler.admission.queues import HardwareOf, judge_queue, nothing_known
 from aliquot_scheduler.admission.review import Review, decode_review, encode_allowed, encode_refused, first_of, in_log
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.sparing import spare
 from aliquot_scheduler.admission.validation import judge, judge_bound, judge_change, judge_entry
 from aliquot_scheduler.admission.verdict import Verdict
 from aliquot_scheduler.picture.there import There
@@ -92,10 +91,6 @@ class Admission:
         about = {"queue": in_log(review.name), "user": in_log(review.user)}
         log.info("queue refused", extra={**about, "problems": [in_log(one) for one in first_of(said)]})
         return encode_refused(review.uid, problems=said, warnings=verdict.warnings)
-
-    def sparing(self, body: bytes) -> bytes:
-        """Send nobody away who has slices, where a kube-scheduler would by priority."""
-        return spare(body, names=self._names)
 
     async def _judged_place(self, review: Review) -> Verdict:
         """Where it waits is judged when it comes, and when it is to wait elsewhere."""

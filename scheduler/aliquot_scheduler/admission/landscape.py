@@ -1,7 +1,6 @@
 """The queues and namespaces that every replica follows, so that each can answer the webhook.
 
-So it does the Lease on which the leader says what it alone knows: what a CUDA context takes where it takes least, and
-where it takes most.
+So it does the Lease on which the leader says what it alone knows (`told_there.py`).
 
 What a watch has told may be a moment old: a queue that was made just now, or a namespace's label. So whoever would be
 refused by it is judged once more by what the API server says when it is asked.
@@ -21,14 +20,12 @@ from aliquot_kube.errors import NotFoundError
 from aliquot_kube.mirror import Mirror
 from aliquot_kube.resources import LEASES, NAMESPACES, queues_of
 from aliquot_kube.transport import Timeouts, Transport
-from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.told_there import there_as_told
 from aliquot_scheduler.picture.there import There
 from aliquot_scheduler.queues.said.entry import Plan, home_of, plan_of
 
 # The API server waits for our answer meanwhile (timeoutSeconds in the webhooks' configuration).
 _READS = Timeouts(connect=1.0, silence=2.0, total=3.0)
-# No GPU has more MiB; and it says the least and the most.
-_DIGITS, _WORDS = 9, 2
 
 
 class Plans(Protocol):
@@ -41,13 +38,6 @@ class Plans(Protocol):
     async def asked(self, namespace: str = "") -> Plan:
         """By what the API server says now, of all queues and of this namespace."""
         ...
-
-
-def told_contexts(there: There | None, *, settings: AdmissionSettings) -> str:
-    """What the leader says of the nodes' contexts, the least and the most; empty where no node does."""
-    if there is None or all(one is None for one in there.contexts):
-        return ""
-    return " ".join(map(str, sorted(set(there.context_span(otherwise=settings.least_memory)))))
 
 
 class Landscape:
@@ -81,11 +71,9 @@ class Landscape:
         return self._plan
 
     def there(self) -> There:
-        """What the leader says of nodes; nothing of what there is otherwise."""
-        said = [lease.metadata.annotations.get(self._names.context, "") for lease in self._leader.objects.values()]
-        # A leader of another version may say anything.
-        words = " ".join(said).split()[:_WORDS]
-        return There(contexts=tuple(int(one) for one in words if one.isdecimal() and len(one) <= _DIGITS))
+        """What the leader says of the nodes' GPUs; nothing of what there is otherwise."""
+        leases = self._leader.objects.values()
+        return there_as_told(next((one.metadata.annotations for one in leases), {}), names=self._names)
 
     async def asked(self, namespace: str = "") -> Plan:
         """By what the API server says now, of all queues and of this namespace."""

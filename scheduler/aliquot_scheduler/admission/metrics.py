@@ -24,6 +24,8 @@ class Outcome(StrEnum):
 
     ALLOWED = "allowed"
     REFUSED = "refused"
+    # Nobody leads, or the leader does not answer: of a pod that is evicted by priority, which then goes.
+    UNJUDGED = "unjudged"
     # Nothing that an API server sends, or not all of it.
     MALFORMED = "malformed"
     # Too many large ones came at once.

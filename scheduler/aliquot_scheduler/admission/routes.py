@@ -13,6 +13,7 @@ from aliquot_kube.errors import ApiError
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outcome
 from aliquot_scheduler.admission.review import MalformedReviewError, encode_refused, is_allowed, uid_of
+from aliquot_scheduler.admission.sparing import Sparing
 from aliquot_scheduler.web.bodies import (
     BodyCutError,
     BodyRoom,
@@ -22,32 +23,40 @@ from aliquot_scheduler.web.bodies import (
     problem,
     read_body,
 )
+from aliquot_scheduler.web.heads import HOP
 
 log = logging.getLogger(__name__)
 
 MUTATE = f"/{Endpoint.MUTATE}"
 VALIDATE = f"/{Endpoint.VALIDATE}"
 VALIDATE_QUEUE = f"/{Endpoint.VALIDATE_QUEUE}"
-SPARE = f"/{Endpoint.SPARE}"
 # The API server takes objects of 1.5 MiB (etcd's limit); a change brings two of them.
 LARGEST_BODY = 3 * 1024 * 1024
 # The configurations that call us say after how long the API server gives up.
 BODY_PATIENCE = 5.0
 
-_Answer = Callable[[bytes], Awaitable[bytes]]
+# From a body, and from which replica it comes if not from the API server.
+_Answer = Callable[[bytes, str], Awaitable[tuple[bytes, Outcome]]]
 
 
 def admission_routes(
-    admission: Admission, *, metrics: AdmissionMetrics, clock: Clock, room: BodyRoom | None = None
+    admission: Admission, *, sparing: Sparing, metrics: AdmissionMetrics, clock: Clock, room: BodyRoom | None = None
 ) -> list[web.RouteDef]:
     """What an application adds to serve the webhook; all bodies that are coming share `room`."""
     shared = room or BodyRoom()
 
-    async def mutating(body: bytes) -> bytes:
-        return admission.mutating(body)
+    async def mutating(body: bytes, _: str) -> tuple[bytes, Outcome]:
+        return _said(admission.mutating(body))
 
-    async def sparing(body: bytes) -> bytes:
-        return admission.sparing(body)
+    async def validating(body: bytes, _: str) -> tuple[bytes, Outcome]:
+        return _said(await admission.validating(body))
+
+    async def validating_queue(body: bytes, _: str) -> tuple[bytes, Outcome]:
+        return _said(await admission.validating_queue(body))
+
+    async def spare(body: bytes, hop: str) -> tuple[bytes, Outcome]:
+        spared = await sparing.answer(body, hop=hop)
+        return _said(spared.answer) if spared.judged else (spared.answer, Outcome.UNJUDGED)
 
     def served(endpoint: Endpoint, answer: _Answer) -> web.RouteDef:
         async def handle(request: web.Request) -> web.Response:
@@ -62,9 +71,9 @@ def admission_routes(
 
     return [
         served(Endpoint.MUTATE, mutating),
-        served(Endpoint.VALIDATE, admission.validating),
-        served(Endpoint.VALIDATE_QUEUE, admission.validating_queue),
-        served(Endpoint.SPARE, sparing),
+        served(Endpoint.VALIDATE, validating),
+        served(Endpoint.VALIDATE_QUEUE, validating_queue),
+        served(Endpoint.SPARE, spare),
     ]
 
 
@@ -72,8 +81,8 @@ async def _answered(request: web.Request, answer: _Answer, *, room: BodyRoom) ->
     try:
         with room.taken() as grown:
             body = await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE, grown=grown)
-            said = await answer(body)
-        return json_answer(said), Outcome.ALLOWED if is_allowed(said) else Outcome.REFUSED
+            said, outcome = await answer(body, request.headers.get(HOP, ""))
+        return json_answer(said), outcome
     except BodyTooLargeError as error:
         return _too_large(error.beginning)
     except NoRoomError as error:
@@ -87,6 +96,10 @@ async def _answered(request: web.Request, answer: _Answer, *, room: BodyRoom) ->
         log.warning("%s", error, extra={"path": request.path})
         why = f"the tree of queues can't be read: {error}"
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, why), Outcome.FAILED
+
+
+def _said(answer: bytes) -> tuple[bytes, Outcome]:
+    return answer, Outcome.ALLOWED if is_allowed(answer) else Outcome.REFUSED
 
 
 def _too_large(beginning: bytes) -> tuple[web.Response, Outcome]:

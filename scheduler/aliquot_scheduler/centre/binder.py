@@ -31,9 +31,9 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.tidings import Tidings
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.plain import spared
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.extender.preempting import spared
 from aliquot_scheduler.queues.telling.notices import Notice
 
 log = logging.getLogger(__name__)

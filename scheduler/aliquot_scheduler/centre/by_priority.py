@@ -1,7 +1,7 @@
 """Pods with slices that a kube-scheduler evicts for pods without, by priority alone: nothing of ours asked for it.
 
 It tells the victim by a condition before it deletes it. Where it asks us before (daemonset/spared-slices.yaml), or our
-webhook refuses it (`admission/sparing.py`), there is none of these; else people are to see who it was.
+webhook refuses it (`admission/sparing.py`), that is for pods that run the cluster alone; people are to see who it was.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import logging
 from typing import Final
 
 from aliquot_core.objects import Pod
-from aliquot_core.request import asks
 from aliquot_kube.changes import Change, Modified
 from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.extender.preempting import goes_by_priority
 from aliquot_scheduler.queues.telling.notices import Notice
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class EvictionsByPriority:
         """Take in what the watch tells; who said so when our reign began was told of by the one before."""
         match change:
             case Modified(old=old, new=pod) if _is_evicted(pod) and not _is_evicted(old):
-                if asks(pod, names=self._names):
+                if not goes_by_priority(pod, names=self._names):
                     self._tell(pod)
 
     def _tell(self, pod: Pod) -> None:

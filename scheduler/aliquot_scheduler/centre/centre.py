@@ -72,6 +72,10 @@ class Centre:
         """How many nodes have agents that show that they live; None where that is not known here."""
         return None if self.reign is None or self.reign.why_not() else self.reign.picture.beating
 
+    async def one_for(self, victim: Pod) -> Pod | None:
+        """For whom of those who run the cluster a pod with slices may be evicted by priority; None if for nobody."""
+        return await self._reigning.for_the_cluster.one_for(victim)
+
     # --- Decisions ---------------------------------------------------------------------------------------------------
     def filter(self, pod: Pod, nodes: Sequence[str]) -> Filtered:
         """Which of these nodes have room."""
@@ -95,6 +99,10 @@ class Centre:
 
     @property
     def _binder(self) -> Binder:
+        return self._reigning.binder
+
+    @property
+    def _reigning(self) -> Reign:
         if self.reign is None:
             raise NotReadyError("this replica does not lead", where="centre", remedy="ask the leader")
-        return self.reign.binder
+        return self.reign

@@ -15,6 +15,7 @@ from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
 from aliquot_scheduler.centre.node_teller import NodeTeller
+from aliquot_scheduler.centre.nominated_in_vain import NominatedInVain
 from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.over_use import OverUseEvictor
@@ -76,6 +77,9 @@ class Clerks:
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
         self.by_priority = EvictionsByPriority(means=means)
+        in_vain = NominatedInVain(means=means, pods=lambda: watches.pods.objects)
+        # Else whom kube-scheduler chooses goes.
+        self.in_vain = in_vain if settings.evictions_denied else None
         self.nodes = NodeTeller(picture=picture, means=means)
         self.gangs = GangReturner(turns=turns, means=means, evictions=evictions)
         self.mix = MixKeeper(appraiser=appraiser, notebook=notebook, clock=means.clock)
@@ -107,6 +111,7 @@ class Clerks:
             self.over_use_words.run,
             self.gangs.run,
             self.nodes.run,
+            *([self.in_vain.run] if self.in_vain else []),
             self._events.run,
             self.mix.run,
             self.tables.run,

@@ -204,10 +204,12 @@ def _still_there(pod: Pod) -> Notice:
 
 
 def _makes_room(clearing: Clearing, victim: Waiter) -> Notice:
-    whom = clearing.candidate.first
+    whom, own = clearing.candidate.first, victim.pod.metadata.namespace
+    # Whose it is may be another tenant.
+    who = whom.pod.key if whom.pod.metadata.namespace == own else "a pod"
     aside = "; its PodDisruptionBudget has kept what is borrowed for long enough, and is set aside"
     against = aside if victim.uid in clearing.against_budgets else ""
-    message = f"it makes room for {whom.pod.key} of queue {whom.queue}{_goes_to(clearing, victim)}{against}"
+    message = f"it makes room for {who} of queue {whom.queue}{_goes_to(clearing, victim)}{against}"
     return Notice(reason="MakesRoom", message=message)
 
 

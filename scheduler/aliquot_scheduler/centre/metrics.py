@@ -133,7 +133,7 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         promises.add_metric([stage], stages[stage])
     yield promises
     yield _gauge("waiting_pods", "Pods that wait for their turn.", len(reign.turns))
-    unheard = reign.turns.register.lost_turns.rests.unheard_pods()
+    unheard = reign.turns.register.lost_turns.unheard_pods()
     yield _gauge("unheard_pods", "Pods whose scheduler, by its name, has never asked for any.", unheard)
     ungranted = sum(map(len, reign.picture.hosts.ungranted.values()))
     yield _gauge("ungranted_pods", "Pods that are bound without a grant, and keep others off their nodes.", ungranted)
@@ -142,7 +142,7 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         "Turns of pods that have led to no binding, by what kube-scheduler has said of the pod.",
         labels=["said"],
     )
-    for said, count in reign.desk.turns_missed.items():
+    for said, count in reign.desk.missed.counts.items():
         missed.add_metric([said], count)
     yield missed
     long = CounterMetricFamily(
@@ -222,7 +222,7 @@ def _queues(reign: Reign) -> Iterable[Metric]:
         "Users of a queue whose pods come one at a time, since turns of theirs led to nothing.",
         labels=["queue"],
     )
-    for queue, count in sorted(Counter(queue for queue, _ in reign.turns.register.lost_turns.doubts.doubted()).items()):
+    for queue, count in sorted(Counter(queue for queue, _ in reign.turns.register.lost_turns.doubted()).items()):
         doubted.add_metric([queue], count)
     yield doubted
     waits = SummaryMetricFamily(

@@ -31,7 +31,7 @@ class Nominations:
 
     def due(self) -> list[Pod]:
         """Whose nomination is to be taken back now; a watch may tell of it only after its turn was over."""
-        self._over |= self._desk.turned_away()
+        self._over |= self._desk.missed.turned_away()
         # Whoever has room again is nominated anew, and who is bound or gone holds nothing by it.
         self._over = {uid for uid in self._over if uid in self._desk.pods and self._desk.promises.of(uid) is None}
         found = [self._desk.pods[uid] for uid in self._over - self._asked]

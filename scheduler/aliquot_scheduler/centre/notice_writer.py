@@ -83,12 +83,18 @@ class NoticeWriter:
         """Write what is due until cancelled."""
         while True:
             began = self._clock.monotonic()
-            if not self._why_not():
-                for uid in self._due():
-                    if not self._why_not():
-                        await self._tell(uid)
+            try:
+                await self._look()
+            except Exception:  # a defect of ours: nobody is told why they wait, and the centre goes on deciding
+                log.exception("pods could not be told why they wait")
             spent = self._clock.monotonic() - began
             await self._clock.sleep(max(_BETWEEN, _LOOK - spent))
+
+    async def _look(self) -> None:
+        if not self._why_not():
+            for uid in self._due():
+                if not self._why_not():
+                    await self._tell(uid)
 
     def _due(self) -> list[str]:
         """Whose gist is another one than is written, and was so at the last look; as many as can be told now."""

@@ -23,6 +23,7 @@ from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.clerks import Clerks
+from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.means import Means, means_of
 from aliquot_scheduler.centre.replanter import Replanter
@@ -100,6 +101,7 @@ class Reign:
             moves_per_hour=queues.moves_per_hour,
             aside=aside,
         )
+        self.for_the_cluster = ForTheCluster(means=means)
         self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in)
         self.gatekeeper = Gatekeeper(desk=self.desk, turns=self.turns, means=means)
         self.replanter = Replanter(read=self._read_changed_queues, clock=clock)
@@ -126,7 +128,10 @@ class Reign:
         watches.pods.subscribe(watched("pod", self.clerks.over_use_words.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.notices.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.by_priority.pod_changed))
+        if self.clerks.in_vain:
+            watches.pods.subscribe(watched("pod", self.clerks.in_vain.pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.rooms.pod_changed))
+        watches.pods.subscribe(watched("pod", self.for_the_cluster.pod_changed))
         watches.leases.subscribe(watched("lease", self._lease_changed))
 
     def why_not(self) -> str:

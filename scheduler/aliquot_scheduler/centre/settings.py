@@ -26,6 +26,9 @@ class CentreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     promise: Seconds = 30.0
     # How long a pod may go on using more than it was granted, once its node has given it up, before it is evicted.
     over_use_grace: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+    # Whether the webhook keeps kube-scheduler from evicting pods with slices by priority: the chart's
+    # `evictionByPriority: Deny`. Pods that wait for such are told so then.
+    evictions_denied: bool = False
 
     @property
     def url(self) -> str:

@@ -72,16 +72,22 @@ class ViewWriter:
             await self._clock.sleep(_ABSENT)
         while True:
             await self._clock.sleep(_LOOK)
-            # Of queues nothing is known for sure.
-            if self._why_not():
-                continue
-            wanted = self._wanted()
-            for where in sorted(self._there.keys() - wanted.keys()):
-                await self._let_go(where)
-            for where, view in wanted.items():
-                known = self._there.get(where)
-                if known is None or of_the_moment(known) != of_the_moment(view):
-                    await self._keep(where, view)
+            try:
+                await self._look()
+            except Exception:  # a defect of ours: views stand still, and the centre goes on deciding
+                log.exception("views of queues could not be brought up to date")
+
+    async def _look(self) -> None:
+        # Of queues nothing is known for sure.
+        if self._why_not():
+            return
+        wanted = self._wanted()
+        for where in sorted(self._there.keys() - wanted.keys()):
+            await self._let_go(where)
+        for where, view in wanted.items():
+            known = self._there.get(where)
+            if known is None or of_the_moment(known) != of_the_moment(view):
+                await self._keep(where, view)
 
     def _wanted(self) -> dict[Where, View]:
         namespaces = self._namespaces()

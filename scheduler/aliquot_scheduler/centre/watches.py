@@ -17,8 +17,8 @@ from aliquot_scheduler.picture.hearing import DEAF
 # Seconds, or twice as long as is deafness. Nodes that were not heard for as long are out meanwhile, and in again as
 # soon as the new watch tells of them.
 BEATS_SILENT = 15.0
-# Who does not lead can't tell a server that hangs from a cluster without a leader before the watch was asked for anew.
-SURELY_DEAF = BEATS_SILENT + 3.0
+# So long after that a watch that was asked for anew tells.
+_TOLD_ANEW = 3.0
 
 
 class Watches:
@@ -31,6 +31,8 @@ class Watches:
         self.nodes = Mirror[Node](**following, resource=NODES)
         self.pods = Mirror[Pod](**following, resource=PODS)
         silent = max(BEATS_SILENT, 2 * deaf)
+        # Who does not lead can't tell a server that hangs from a cluster without a leader before that.
+        self.surely_deaf = silent + _TOLD_ANEW
         self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace, silence=silent)
         self.queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
         self.namespaces = Mirror[Namespace](**following, resource=NAMESPACES)

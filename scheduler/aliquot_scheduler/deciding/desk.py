@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
@@ -23,6 +22,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
 from aliquot_scheduler.deciding.departed import Departed
+from aliquot_scheduler.deciding.missed import MissedTurns
 from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.deciding.plain import plain_grades
 from aliquot_scheduler.deciding.promises import DOUBT, NEVER, PROMISE, Ended, Promise, Stage
@@ -36,21 +36,6 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
 log = logging.getLogger(__name__)
-
-
-class Said(StrEnum):
-    """What kube-scheduler has said of a pod."""
-
-    # It has looked: at times without a question to us, where each node fails by what is its own business.
-    UNSCHEDULABLE = "unschedulable"
-    # Or that it could not ask us.
-    NOTHING = "nothing"
-
-
-def said_of(pod: Pod) -> Said:
-    """By its condition; it stays as it was written first, so a pod of which it was once said is no witness."""
-    words = ((one.type, one.reason) for one in pod.status.conditions)
-    return Said.UNSCHEDULABLE if ("PodScheduled", "Unschedulable") in words else Said.NOTHING
 
 
 class Desk:
@@ -75,15 +60,13 @@ class Desk:
         self.finder, self.promises = self._places.finder, self._places.promises
         self._pods: dict[str, Pod] = {}
         self._departed = Departed()
-        self._turned_away: set[str] = set()
-        # Turns that led to no binding, of all pods, by what kube-scheduler has said of them.
-        self.turns_missed = dict.fromkeys(Said, 0)
+        self.missed = MissedTurns(turns=turns)
 
     # --- what the API server tells -----------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
         """A pod is there, or is changed."""
         uid = pod.metadata.uid
-        held = self._picture.granted(pod)
+        held = self._picture.grants.held(pod)
         if held is not None:
             self.promises.kept(uid)
             self._places.offers.forget(uid)
@@ -210,11 +193,6 @@ class Desk:
             self._places.drop(uid)
             self._missed(uid, now=now)
 
-    def turned_away(self) -> set[str]:
-        """Whose turn has led to nothing (UIDs), since this was asked last."""
-        found, self._turned_away = self._turned_away, set()
-        return found
-
     # --- a turn comes with room --------------------------------------------------------------------------------------
     def promise_best(self, pod: Pod, demand: Demand, bounds: Bounds = ANYWHERE, *, now: float) -> Promise | None:
         """Find the best node of all and keep room there, for a pod that is about to be let through."""
@@ -270,12 +248,12 @@ class Desk:
     def _bound_without_grant(self, pod: Pod) -> None:
         """A pod is bound once: no write of ours can land any more. One that has, says the grant that is taken off."""
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if uid not in self._picture.hosts.ungranted.get(node, ()) and not self._picture.is_of_later(pod):
+        if uid not in self._picture.hosts.ungranted.get(node, ()) and not self._picture.grants.is_of_later(pod):
             # Once, and not by every command that draws a picture of its own.
             compute, memory, _ = own_request(pod, names=self._names)
             about = {"pod": pod.key, "node": node, "compute": compute, "memory": memory}
             log.warning("a pod is bound without a grant", extra=about)
-        if why := self._picture.why_no_grant(pod):
+        if why := self._picture.grants.why_none(pod):
             log.error("the grant of %s counts for nothing: %s", pod.key, why)
         promise = self.promises.of(uid)
         if promise is None:
@@ -286,16 +264,7 @@ class Desk:
             self._places.drop(uid)
 
     def _missed(self, uid: str, *, now: float) -> None:
-        """A turn has led to nothing; whether the pod needs another one the last word on it says."""
-        pod = self._pods.get(uid)
-        if pod is not None and pod.spec.node_name:
-            self._turns.pod_seen(pod)
-        elif pod is None or pod.metadata.deletion_timestamp:
-            self._turns.pod_gone(uid)
-        else:
-            self._turned_away.add(uid)
-            self.turns_missed[said_of(pod)] += 1
-            self._turns.missed(pod, now=now)
+        self.missed.note(uid, self._pods.get(uid), now=now)
 
     @property
     def pods(self) -> Mapping[str, Pod]:

@@ -1,20 +1,19 @@
-"""Pods that ask for no slice: which node's GPUs they harm least, and who may be evicted for them.
+"""Pods that ask for no slice: which node's GPUs they harm least.
 
 Their cores are what GPUs lie idle without. Which nodes take them is kube-scheduler's to say; by these grades, where its
-configuration asks for them (docs/placement.md), they go where `worth.loss` counts least. And where it asks, nobody who
-has a slice goes for their CPU and memory: kube-scheduler would choose by priority alone, across tenants.
+configuration asks for them (docs/placement.md), they go where `worth.loss` counts least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_core.request import asks, parse_request
+from aliquot_core.request import parse_request
 from aliquot_scheduler.extender.decisions import BEST_GRADE
 from aliquot_scheduler.fit.cost import WORST, grade
 from aliquot_scheduler.fit.finder import Look
@@ -36,23 +35,6 @@ def plain_grades(pod: Pod, nodes: Sequence[str], *, picture: Picture, names: Nam
         grades[lost.argmin()] += 1
     told = dict(zip(known, grades.tolist(), strict=True))
     return [told.get(node, BEST_GRADE) for node in nodes]
-
-
-def spared(
-    pod: Pod, offered: Mapping[str, Sequence[str]], *, pods: Mapping[str, Pod], names: Names
-) -> dict[str, list[str]]:
-    """Of nodes, each with whom kube-scheduler would evict there for a pod, those where nobody of them asks for slices.
-
-    Fewer victims than it found would make no room, so a node stays as it is or goes. Who is not known holds no slice:
-    all that do were bound by us. Of pods that run the cluster we are not asked (`extender/verbs.py`).
-    """
-    if asks(pod, names=names):
-        return {}
-    return {
-        node: list(victims)
-        for node, victims in offered.items()
-        if not any(uid in pods and asks(pods[uid], names=names) for uid in victims)
-    }
 
 
 def _asks_for_slices(pod: Pod, *, names: Names) -> bool:

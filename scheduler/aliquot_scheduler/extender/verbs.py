@@ -14,10 +14,9 @@ import msgspec
 
 from aliquot_core.errors import AliquotError, ClusterError
 from aliquot_core.names import Names
-from aliquot_core.objects import Pod
-from aliquot_core.request import asks
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.echo import Echo
+from aliquot_scheduler.extender.preempting import runs_the_cluster
 from aliquot_scheduler.extender.wire import (
     coarse,
     decode_binding,
@@ -28,10 +27,6 @@ from aliquot_scheduler.extender.wire import (
     encode_grades,
     encode_victims,
 )
-
-_SYSTEM = "kube-system"
-# Of system-cluster-critical and system-node-critical; Kubernetes lets nobody make a class so high.
-_LEAST_CRITICAL = 2_000_000_000
 
 
 class LeaderUnheardError(ClusterError):
@@ -95,12 +90,6 @@ def known_anyway(verb: Verb, body: bytes, *, names: Names) -> Answer | None:
     if not runs_the_cluster(asked.pod, names=names):
         return None
     return Answer(body=encode_victims(asked.offered, violations=asked.violations), outcome=Outcome.DECIDED)
-
-
-def runs_the_cluster(pod: Pod, *, names: Names) -> bool:
-    """Whether kube-scheduler evicts for a pod whom it finds: it has no slice, and a system's namespace or priority."""
-    is_system = pod.metadata.namespace in {_SYSTEM, names.namespace} or pod.spec.priority >= _LEAST_CRITICAL
-    return is_system and not asks(pod, names=names)
 
 
 def refused(verb: Verb, error: Exception) -> Answer:

@@ -8,9 +8,7 @@ lost, again and again. Where GPUs have no room either, they tell why.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 import msgspec
 
@@ -20,12 +18,11 @@ from aliquot_core.hosts import own_request
 from aliquot_core.inventory import Gpu, Health
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
-from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.fit.survey import Short, Survey
 from aliquot_scheduler.picture.holdings import GpuKey
-from aliquot_scheduler.picture.host_room import OWN, Own, Ungranted, enough_rows
+from aliquot_scheduler.picture.host_room import OWN, Own, Ungranted, enough, enough_rows
 from aliquot_scheduler.picture.picture import KnownNode, Picture
 
-NOTHING_SHORT: Mapping[str, str] = MappingProxyType({})
 # Of what there is too little, in the order of `Names.resources`.
 _COMPUTE, _MEMORY, _BEST_EFFORT = range(3)
 _WORDS = ("% of compute", "MiB of GPU memory", "places for best effort")
@@ -94,12 +91,9 @@ def _on_sick(nodes: Iterable[KnownNode], axis: int, *, picture: Picture) -> str:
     Such a GPU is sick, or its agent did not find it when it started.
     """
     held = cards = 0
-    of_node: defaultdict[str, list[GpuKey]] = defaultdict(list)
-    for gpu in picture.holdings.gpus():
-        of_node[gpu[0]].append(gpu)
     for known in nodes:
         well = {(known.name, gpu.uuid): gpu for gpu in known.inventory.gpus if gpu.health is not Health.SICK}
-        ill = [gpu for gpu in of_node[known.name] if gpu not in well]
+        ill = [gpu for gpu in picture.holdings.gpus(known.name) if gpu not in well]
         on_ill = sum(_held(gpu, axis, picture=picture) for gpu in ill)
         if on_ill and picture.hosts.own_told(known.name)[axis] < on_ill + sum(
             _size(gpu, axis) for gpu in well.values()
@@ -133,20 +127,33 @@ class Counted:
         self._names = names
 
     def heard(self, found: Survey, pod: Pod) -> Survey:
-        """What was found, without the nodes that have too little left, and why these have."""
+        """What was found, without the nodes that have too little left."""
         asked = own_request(pod, names=self._names)
         short = found.fits & ~enough_rows(asked, self._picture.hosts.free[:, OWN])
         if not short.any():
             return found
         there = (name for name, known in self._picture.nodes.items() if short[known.row])
-        why = {name: said for name in there if (said := self._why(asked, name, but=pod))}
+        lacking = [name for name in there if self._lacks(asked, name, but=pod.metadata.uid)]
         fits = found.fits.copy()
-        fits[[self._picture.nodes[name].row for name in why]] = False
-        return msgspec.structs.replace(found, fits=fits, short=why)
+        fits[[self._picture.nodes[name].row for name in lacking]] = False
+        told = Short(nodes=frozenset(lacking), asked=asked, but=pod.metadata.uid)
+        return msgspec.structs.replace(found, fits=fits, short=told)
+
+    def why(self, nodes: Iterable[str], short: Short) -> dict[str, str]:
+        """Why each of these nodes, which are short, has no more."""
+        return {name: self._why(short.asked, name, but=short.but) for name in nodes}
+
+    def is_short(self, pod: Pod, *, node: str) -> bool:
+        """Whether that node has too little left for it."""
+        return self._lacks(own_request(pod, names=self._names), node, but=pod.metadata.uid)
 
     def why_not(self, pod: Pod, *, node: str) -> str:
         """Why it does not get that node; empty if it may."""
-        return self._why(own_request(pod, names=self._names), node, but=pod)
+        return self._why(own_request(pod, names=self._names), node, but=pod.metadata.uid)
 
-    def _why(self, asked: Own, node: str, *, but: Pod) -> str:
-        return why_short(asked, [node], picture=self._picture, but=but.metadata.uid, named=self._named)
+    def _lacks(self, asked: Own, node: str, *, but: str) -> bool:
+        left = self._picture.hosts.own_left(node, but=but)
+        return left is not None and not enough(asked, left)
+
+    def _why(self, asked: Own, node: str, *, but: str) -> str:
+        return why_short(asked, [node], picture=self._picture, but=but, named=self._named)

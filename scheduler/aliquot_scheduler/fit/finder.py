@@ -11,14 +11,14 @@ from aliquot_core.request_notes import Placement
 from aliquot_scheduler.fit.appraisal import Appraisal
 from aliquot_scheduler.fit.card import Card
 from aliquot_scheduler.fit.causes import Causes
-from aliquot_scheduler.fit.counted import NOTHING_SHORT, Counted
+from aliquot_scheduler.fit.counted import Counted
 from aliquot_scheduler.fit.demand import Demand, suits
 from aliquot_scheduler.fit.emptied import Emptied
 from aliquot_scheduler.fit.finding import NodeCause
 from aliquot_scheduler.fit.layout import Plan, lay_out
 from aliquot_scheduler.fit.refusals import Refusal, Refusals
 from aliquot_scheduler.fit.ruled import Ruled
-from aliquot_scheduler.fit.survey import Survey
+from aliquot_scheduler.fit.survey import NOTHING_SHORT, Short, Survey
 from aliquot_scheduler.fit.surveys import Surveys
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode, Picture
@@ -70,7 +70,7 @@ class Finder:
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)
-        if known is None or known.out or self.counted.why_not(pod, node=node):
+        if known is None or known.out or self.counted.is_short(pod, node=node):
             return None
         appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
         return self._plan(pod, demand, known=known, appraisal=appraisal, suitable=suitable)
@@ -81,7 +81,7 @@ class Finder:
         nodes: Mapping[str, int],
         *,
         judgements: Mapping[str, Judgement] = NOTHING_SAID,
-        short: Mapping[str, str] = NOTHING_SHORT,
+        short: Short = NOTHING_SHORT,
     ) -> dict[str, Refusal]:
         """Why each of these nodes (names with their rows) does not take a pod that asks so.
 
@@ -96,8 +96,11 @@ class Finder:
             return out
         named = self._picture.named(demand.request.uuids)
         causes = Causes(demand, grid=self._picture.grid, emptied=self._emptied, named=named)
-        of_gpus = Refusals(causes, names=self._names).of({name: one for name, one in left.items() if name not in short})
-        counted = {name: Refusal(cause=NodeCause.COUNTED, why=why) for name, why in short.items() if name in left}
+        of_gpus = Refusals(causes, names=self._names).of(
+            {name: one for name, one in left.items() if name not in short.nodes}
+        )
+        of_count = self.counted.why([name for name in left if name in short.nodes], short)
+        counted = {name: Refusal(cause=NodeCause.COUNTED, why=why) for name, why in of_count.items()}
         return out | of_gpus | counted
 
     def _appraisal(self, pod: Pod, demand: Demand) -> Appraisal | None:

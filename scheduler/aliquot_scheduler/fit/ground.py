@@ -71,7 +71,8 @@ class _Test(NamedTuple):
     resource: str = ""
 
 
-_AMOUNTS = ((CPU, Barrier.CPU), (MEMORY, Barrier.MEMORY), (PODS, Barrier.PODS))
+# The amounts of `host_room` that pods ask, as what keeps them off.
+AMOUNTS = ((CPU, Barrier.CPU), (MEMORY, Barrier.MEMORY), (PODS, Barrier.PODS))
 
 
 class HostAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +193,7 @@ class Ground:
         for resource, asked in ask.extended:
             there = self._picture.hosts.there_is(resource)
             yield _Test(Barrier.EXTENDED, there < asked, there, asked, resource)
-        for (column, what), asked in zip(_AMOUNTS, (*ask.amounts, 1), strict=True):
+        for (column, what), asked in zip(AMOUNTS, (*ask.amounts, 1), strict=True):
             if asked:
                 yield _Test(what, of[:, column] < asked, of[:, column], asked)
 

@@ -10,7 +10,7 @@ import numpy as np
 from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.node_rules import barrier, why_absent, why_unsuited
 from aliquot_scheduler.fit.counted import why_short
-from aliquot_scheduler.fit.ground import Against, Barrier, Ground, HostAsk
+from aliquot_scheduler.fit.ground import AMOUNTS, Against, Barrier, Ground, HostAsk
 from aliquot_scheduler.fit.refusals import Refusal, told_often
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.host_room import MILLI
@@ -19,6 +19,8 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 _GIB = 2**30
 # For so many reasons nodes that are out are named.
 _REASONS = 2
+_COLUMNS = {what: column for column, what in AMOUNTS}
+_FREE = "free"
 
 # Why GPUs of these nodes do not take a pod.
 Refused = Callable[[Mapping[str, KnownNode]], Mapping[str, Refusal]]
@@ -57,7 +59,7 @@ class Obstacles:
 
     def why_not(self, ask: HostAsk, rows: Bools) -> str:
         """What speaks against these nodes, none of which takes it, in numbers."""
-        return self._told(ask, self._ground.barriers(ask, rows), word="free")
+        return self._told(ask, self._ground.barriers(ask, rows), word=_FREE)
 
     def why_never(self, ask: HostAsk, *, able: Bools) -> str:
         """Why none of the nodes could take it that have such GPUs, in numbers; empty if one could, or none has."""
@@ -78,7 +80,7 @@ class Obstacles:
                 case Barrier.COUNTED:
                     return why_short(ask.own, [known.name], picture=self._picture, named=True)
                 case _:
-                    return _amount(one, word="free")
+                    return _amount(one, word=_FREE) + self._meant(one, named=True)
         return ""
 
     def _told(self, ask: HostAsk, found: Sequence[Against], *, word: str) -> str:
@@ -95,7 +97,21 @@ class Obstacles:
                 names = [name for name, known in self._picture.nodes.items() if one.rows[known.row]]
                 return why_short(ask.own, names, picture=self._picture)
             case _:
-                return _have_at_most(one.rows) + _amount(one, word=word)
+                meant = self._meant(one) if word == _FREE else ""
+                return _have_at_most(one.rows) + _amount(one, word=word) + meant
+
+    def _meant(self, one: Against, *, named: bool = False) -> str:
+        """What of it is kept there for pods that are only nominated: `kubectl describe node` shows it as free.
+
+        Only to operators they are `named`: conditions are read by other tenants.
+        """
+        hosts, nodes = self._picture.hosts, self._picture.nodes
+        there = (name for name in hosts.nominated.keys() & nodes.keys() if one.rows[nodes[name].row])
+        if one.what not in _COLUMNS or not (kept := hosts.kept_for_nominated(there, _COLUMNS[one.what])):
+            return ""
+        amount = _number(sum(held for _, held in kept), one.what)
+        whom = listed([pod for pod, _ in kept]) if named else counted(len(kept), "pod")
+        return f" ({amount} {'is' if amount == '1' else 'are'} kept for {whom}, nominated there)"
 
     def _taint(self, rows: Bools, ask: HostAsk) -> str:
         """The one that keeps it off most of these nodes."""
@@ -135,16 +151,26 @@ def _have_at_most(rows: Bools) -> str:
 
 def _amount(one: Against, *, word: str) -> str:
     """Begun GiB as they are, so that 8.0 is never said to be less than 8."""
-    there = max(0, one.most)
+    there, asked = (_number(amount, one.what) for amount in (max(0, one.most), one.asked))
     match one.what:
         case Barrier.CPU:
-            return f"{there / MILLI:g} CPUs {word} of {one.asked / MILLI:g} asked"
+            return f"{there} CPUs {word} of {asked} asked"
         case Barrier.MEMORY:
-            return f"{there / _GIB:.6g} GiB of memory {word} of {one.asked / _GIB:.6g} asked"
+            return f"{there} GiB of memory {word} of {asked} asked"
         case Barrier.EXTENDED:
-            return f"{there} {one.resource} in all of {one.asked} asked"
+            return f"{there} {one.resource} in all of {asked} asked"
         case _:
             return "no place for one more pod"
+
+
+def _number(amount: int, what: Barrier) -> str:
+    match what:
+        case Barrier.CPU:
+            return f"{amount / MILLI:g}"
+        case Barrier.MEMORY:
+            return f"{amount / _GIB:.6g}"
+        case _:
+            return str(amount)
 
 
 def _nodes(rows: Bools) -> str:

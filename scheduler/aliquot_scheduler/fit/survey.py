@@ -21,7 +21,23 @@ from aliquot_scheduler.fit.modes import apart_by_mode, in_one_mode
 from aliquot_scheduler.fit.places import allowed_places, needed_memory, takes
 from aliquot_scheduler.fit.together import Levels, alike, may_fit, surely_fits
 from aliquot_scheduler.picture.grid import Bools, Cells, Rows
+from aliquot_scheduler.picture.host_room import NOTHING_OWN, Own
 from aliquot_scheduler.rules.judging import Judgement
+
+
+class Short(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes whose GPUs have room for a pod, and of which kube-scheduler counts too little left.
+
+    Why is worked out for those alone to whom it is told: it takes longer than all else that is asked of a node.
+    """
+
+    nodes: Collection[str] = ()
+    asked: Own = NOTHING_OWN
+    # The pod's UID: what it holds itself is not counted.
+    but: str = ""
+
+
+NOTHING_SHORT = Short()
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +47,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     cost: Reals
     # By node what rules of the cluster's own say against it.
     judgements: Mapping[str, Judgement] = {}
-    # By node of which kube-scheduler counts too little left, though its GPUs have room: why.
-    short: Mapping[str, str] = {}
+    short: Short = NOTHING_SHORT
 
     def grades(self, rows: Rows, *, best: int) -> list[int]:
         """Of the nodes in these rows, from 0 to one below the best, so that one can be lifted above its equals.

@@ -6,7 +6,7 @@ a GPU has. It counts like what is held, and nobody is said to hold it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.quantities import MiB, Percent
@@ -21,6 +21,7 @@ class Holdings:
     def __init__(self) -> None:
         self._by_holder: dict[str, dict[GpuKey, Claim]] = {}
         self._by_gpu: dict[GpuKey, dict[str, Claim]] = {}
+        self._by_node: dict[str, set[GpuKey]] = {}
         self._kept: dict[GpuKey, dict[str, Claim]] = {}
         self._kept_for: dict[str, tuple[GpuKey, ...]] = {}
 
@@ -33,6 +34,7 @@ class Holdings:
             self._forget(gpu, holder)
         for gpu, claim in claims.items():
             self._by_gpu.setdefault(gpu, {})[holder] = claim
+            self._by_node.setdefault(gpu[0], set()).add(gpu)
         if claims:
             self._by_holder[holder] = dict(claims)
         else:
@@ -64,9 +66,9 @@ class Holdings:
         """Who holds a part of a GPU."""
         return self._by_gpu.get(gpu, {})
 
-    def gpus(self) -> Iterable[GpuKey]:
-        """Those of which anybody holds a part, be they there or not."""
-        return self._by_gpu.keys()
+    def gpus(self, node: str) -> Collection[GpuKey]:
+        """Those of a node of which anybody holds a part, be they there or not."""
+        return self._by_node.get(node, ())
 
     def total(self, gpu: GpuKey, *, but: Collection[str] = ()) -> tuple[Claim, int]:
         """What is held of a GPU or kept for others, and by how many; `but` are holders who are not counted."""
@@ -93,3 +95,6 @@ class Holdings:
         del holders[holder]
         if not holders:
             del self._by_gpu[gpu]
+            self._by_node[gpu[0]].discard(gpu)
+            if not self._by_node[gpu[0]]:
+                del self._by_node[gpu[0]]

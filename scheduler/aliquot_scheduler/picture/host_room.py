@@ -14,8 +14,8 @@ it is kept; a node that comes back finds its pods counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ MILLI = 1000
 _READ = (("cpu", MILLI), ("memory", 1), ("pods", 1))
 HostInts = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
+_Mark = TypeVar("_Mark")
 
 
 class Ungranted(NamedTuple):
@@ -59,6 +60,8 @@ class HostRoom:
         self._read = (*_READ, *((resource, 1) for resource in own))
         # By node and UID: who is bound there without a grant that counts, and what it asks.
         self.ungranted: dict[str, dict[str, Ungranted]] = {}
+        # By node and UID: who is only nominated there. What is kept for it the node's kubelet does not count yet.
+        self.nominated: dict[str, dict[str, str]] = {}
         # Changes whenever a node may have more left than before; and whenever what there is changes.
         self.version = 0
         self.sizes_version = 0
@@ -115,25 +118,29 @@ class HostRoom:
         amounts: tuple[int, int],
         own: Own = NOTHING_OWN,
         stray: Ungranted | None = None,
+        nominated: str = "",
     ) -> None:
         """Let a pod hold so much CPU and memory of this node, and nothing of any other.
 
-        `own` is what it asks of our resources; it is a `stray` if no grant counts for it.
+        `own` is what it asks of our resources; it is a `stray` if no grant counts for it, and `nominated` is its name
+        if it is not bound there yet.
         """
         now = node, (*amounts, 1, *own)
-        if self._held.get(holder) != now or self.ungranted.get(node, {}).get(holder) != stray:
+        marks = self.ungranted.get(node, {}).get(holder), self.nominated.get(node, {}).get(holder, "")
+        if self._held.get(holder) != now or marks != (stray, nominated):
             self.release(holder)
             self._held[holder] = now
             if stray:
                 self.ungranted.setdefault(node, {})[holder] = stray
+            if nominated:
+                self.nominated.setdefault(node, {})[holder] = nominated
             self._add(node, now[1], sign=1)
 
     def release(self, holder: str) -> None:
         """Let it hold nothing any more."""
         if (held := self._held.pop(holder, None)) is not None:
-            there = self.ungranted.get(held[0], {})
-            if there.pop(holder, None) and not there:
-                del self.ungranted[held[0]]
+            _forget(self.ungranted, held[0], holder)
+            _forget(self.nominated, held[0], holder)
             self._add(*held, sign=-1)
             self.version += 1
 
@@ -192,6 +199,13 @@ class HostRoom:
         cores[row] += amounts[CPU] / MILLI
         return cores
 
+    def kept_for_nominated(self, nodes: Iterable[str], column: int) -> list[tuple[str, int]]:
+        """Which pods that are only nominated for these nodes have something of a column kept there, and how much."""
+        there = (
+            (pod, self._held[uid][1][column]) for node in nodes for uid, pod in self.nominated.get(node, {}).items()
+        )
+        return sorted((pod, amount) for pod, amount in there if amount)
+
     def is_kept(self, whom: str) -> bool:
         """Whether anything is kept for it."""
         return whom in self._kept
@@ -233,6 +247,12 @@ def enough_rows(asked: Sequence[int], left: HostInts) -> Bools:
         if amount:
             found &= left[:, column] >= amount
     return found
+
+
+def _forget(of: dict[str, dict[str, _Mark]], node: str, holder: str) -> None:
+    there = of.get(node, {})
+    if there.pop(holder, None) and not there:
+        del of[node]
 
 
 def _array(rows: int) -> HostInts:

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from aliquot_core.claims import Claim, claims
+from aliquot_core.claims import Claim
 from aliquot_core.errors import AliquotError
-from aliquot_core.grant import Grant, GrantError, LaterGrantError, decode_grant
 from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.hosts import host_request, own_request
 from aliquot_core.inventory import Gpu, Inventory, decode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
+from aliquot_scheduler.picture.grants import Grants
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows, kind_of
 from aliquot_scheduler.picture.hearing import DEAF, Hearing
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
@@ -79,6 +79,7 @@ class Picture:
         self.marks = Marks(rows=self.grid.rows)
         self._named = Named(rows=self.grid.rows)
         self.holdings = Holdings()
+        self.grants = Grants(names=names)
         self.nodes: dict[str, KnownNode] = {}
         self._rows: dict[str, int] = {}
         # By their leases' names: a beat may be told of before its node is.
@@ -150,7 +151,7 @@ class Picture:
     # --- who holds what ----------------------------------------------------------------------------------------------
     def pod_seen(self, pod: Pod) -> None:
         """A pod is there, or is changed: what it holds is what its grant says."""
-        held = self.granted(pod)
+        held = self.grants.held(pod)
         if held is not None or pod.spec.node_name:
             self.hold(pod.metadata.uid, held or {})
         self.pod_lies(pod, granted=held is not None)
@@ -160,6 +161,9 @@ class Picture:
 
         And while one without slices is nominated for it: kube-scheduler keeps that from others. Of those with slices we
         have promised the room.
+
+        Whose priority is higher than that one's, kube-scheduler would let in there; here nobody is. Who asks alike is
+        judged alike, thousands at once, whatever the PriorityClass; and between users that gives nobody anything.
         """
         if pod.ended:
             self.hosts.release(pod.metadata.uid)
@@ -167,16 +171,17 @@ class Picture:
             self.lies(pod, node=pod.spec.node_name, granted=granted)
         elif not any(own_request(pod, names=self._names)):
             if nominated := pod.status.nominated_node_name:
-                self.lies(pod, node=nominated, granted=False)
+                self.lies(pod, node=nominated, granted=False, nominated=True)
             else:
                 self.hosts.release(pod.metadata.uid)
 
-    def lies(self, pod: Pod, *, node: str, granted: bool) -> None:
-        """It takes so much of this node, or is to."""
+    def lies(self, pod: Pod, *, node: str, granted: bool, nominated: bool = False) -> None:
+        """It takes so much of this node, or is to; without slices it may be only nominated there."""
         uid, own = pod.metadata.uid, own_request(pod, names=self._names)
         is_stray = any(own) and not granted
-        stray = Ungranted(pod.key, own, later=self.is_of_later(pod)) if is_stray else None
-        self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, stray=stray)
+        stray = Ungranted(pod.key, own, later=self.grants.is_of_later(pod)) if is_stray else None
+        meant = pod.key if nominated else ""
+        self.hosts.hold(uid, node=node, amounts=host_request(pod), own=own, stray=stray, nominated=meant)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is gone, and all it held is free."""
@@ -193,39 +198,12 @@ class Picture:
         for gpu in self.holdings.keep(whom, room):
             self._count(gpu)
 
-    def granted(self, pod: Pod) -> dict[GpuKey, Claim] | None:
-        """What the pod holds by its grant; nothing once it has ended, and None if it was not granted anything yet."""
-        if pod.ended:
-            return {}
-        node = pod.spec.node_name
-        text = pod.metadata.annotations.get(self._names.grant)
-        if not node or text is None:
-            return None
-        grant = _own_grant(pod, text)
-        return None if isinstance(grant, str) else {(node, gpu): claim for gpu, claim in claims(pod, grant).items()}
-
     def on_sick(self, pod: Pod) -> Held:
         """What of our resources it holds on sick GPUs: its node tells of that no longer than the pod is there."""
         known = self.nodes.get(pod.spec.node_name)
         if known is None or all(self._is_well(known, gpu) for _, gpu in self.holdings.of(pod.metadata.uid)):
             return Held()
         return Held().beside(*held_on_sick([pod], inventory=known.inventory, names=self._names).values())
-
-    def is_of_later(self, pod: Pod) -> bool:
-        """Whether its grant was written by a version of Aliquot that is later than this."""
-        try:
-            decode_grant(pod.metadata.annotations.get(self._names.grant, ""))
-        except LaterGrantError:
-            return True
-        except GrantError:
-            return False
-        return False
-
-    def why_no_grant(self, pod: Pod) -> str:
-        """What is wrong with the grant of a bound pod, if it has one that counts for nothing."""
-        text = pod.metadata.annotations.get(self._names.grant)
-        grant = _own_grant(pod, text) if text is not None else ""
-        return grant if isinstance(grant, str) else ""
 
     def named(self, uuids: Patterns) -> Bools | None:
         """The GPUs that are allowed by their uuids; None if all are."""
@@ -316,17 +294,6 @@ class Picture:
 def _level(out: str) -> int:
     """Of what is somebody's will nobody need be woken."""
     return logging.WARNING if is_fault(out) else logging.INFO
-
-
-def _own_grant(pod: Pod, text: str) -> Grant | str:
-    """The grant, or why it is none of this pod's where it is bound."""
-    try:
-        grant = decode_grant(text)
-    except AliquotError as error:
-        return str(error)
-    if grant.node != pod.spec.node_name or grant.pod != pod.metadata.uid:
-        return f"it is for pod {grant.pod} on node {grant.node}"
-    return grant
 
 
 def picture_of(

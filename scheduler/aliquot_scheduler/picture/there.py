@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,6 @@ def _unknown(_: Patterns) -> bool:
     return True
 
 
-def _none(_: Patterns) -> int:
-    return 0
-
-
 def _somewhere(_: PodRequest) -> str:
     return ""
 
@@ -36,13 +32,17 @@ class There:
     # Whether any GPU has such a uuid.
     has_gpu: Callable[[Patterns], bool] = _unknown
     nodes: Collection[str] | None = None
-    # MiB of the largest GPU of such models that can be given; 0 where there is none.
-    largest: Callable[[Patterns], int] = _none
+    # MiB of the largest GPU of each model that can be given.
+    memory: Callable[[], Mapping[tuple[str, ...], int]] = dict
     # What a CUDA context takes, in MiB, by kind of GPU; None where the node's agent does not say. Of GPUs of which it
     # takes all, nothing is said: an operator mistook that number, and no author of a pod can help it.
     contexts: Collection[int | None] = ()
     # Why no node has GPUs for a container that asks so, even if it were empty; empty if one has.
     nowhere: Callable[[PodRequest], str] = _somewhere
+
+    def largest(self, models: Patterns) -> int:
+        """MiB of the largest GPU of such models that can be given; 0 where there is none."""
+        return max((most for names, most in self.memory().items() if models.admits(*names)), default=0)
 
     def context_span(self, *, otherwise: int) -> tuple[int, int]:
         """What it takes where it takes least, and most; `otherwise` is for GPUs that do not say, or if none is."""
@@ -75,14 +75,19 @@ def there_in(picture: Picture) -> There:
         named = picture.named(uuids)
         return named is None or bool(named.any())
 
-    def largest(models: Patterns) -> int:
-        numbers = [number for number, kind in enumerate(kinds) if models.admits(*kind.models) and not kind.takes_all]
-        return int(grid.usable.max(where=grid.open & np.isin(grid.kind, numbers), initial=0))
+    def memory() -> dict[tuple[str, ...], int]:
+        most = np.zeros(len(kinds), dtype=np.int64)
+        np.maximum.at(most, grid.kind[grid.open], grid.usable[grid.open])
+        found: dict[tuple[str, ...], int] = {}
+        for kind, largest in zip(kinds, most.tolist(), strict=True):
+            if not kind.takes_all:
+                found[kind.models] = max(largest, found.get(kind.models, 0))
+        return found
 
     return There(
         models=tuple(dict.fromkeys(kind.models for kind in kinds)),
         has_gpu=has_gpu,
         nodes=picture.nodes.keys(),
-        largest=largest,
+        memory=memory,
         contexts={kind.context for kind in kinds if not kind.takes_all},
     )

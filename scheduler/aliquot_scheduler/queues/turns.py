@@ -24,7 +24,7 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.rounds import Rounds
-from aliquot_scheduler.queues.lost.instants import at_the_next
+from aliquot_scheduler.queues.letting_in.seen import Seen
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, making_room, turn_lost, why_nowhere
@@ -51,6 +51,7 @@ class Queues:
     ) -> None:
         self._random = random
         self._register = Register(names=names, picture=picture, settings=settings, rules=rules)
+        self._seen = Seen(self._register)
         self._notices = Notices(self._register, names=names)
         self._rounds = Rounds(self._register, picture=picture, names=names)
 
@@ -105,11 +106,11 @@ class Queues:
 
     def pod_seen(self, pod: Pod) -> None:
         """A pod is there, or is changed."""
-        self._register.pod_seen(pod)
+        self._seen.pod(pod)
 
     def pod_gone(self, uid: str) -> None:
         """A pod needs no turn any more, and holds nothing."""
-        self._register.pod_gone(uid)
+        self._seen.gone(uid)
 
     # --- what came of turns ------------------------------------------------------------------------------------------
     def promised(self, promise: Promise) -> None:
@@ -121,24 +122,14 @@ class Queues:
     def missed(self, pod: Pod, *, now: float) -> None:
         """A turn has led to nothing: no binding in time, or no room any more."""
         uid, register = pod.metadata.uid, self._register
-        if register.inside.is_unasked(uid, now=now):
-            # kube-scheduler did not come for it, so it lost nothing; it is to be woken.
-            register.release(uid)
-            register.lost_turns.claims.found(uid, now=now)
+        if uid not in register.inside.coming:
+            return
+        until = register.lost_turns.missed(pod, random=self._random, now=now)
+        register.release(uid)
+        if until is None:
             register.take_as_waiting(pod)
-            return
-        if register.inside.way(uid) is Way.ADOPTED:
-            register.lost_turns.claims.found(uid, now=now)
-        lasted = register.inside.lasted(uid, now=now)
-        waiter = register.let_out(uid)
-        if waiter is None:
-            return
-        rests = register.lost_turns.rests.after_lost(pod, random=self._random, now=now)
-        if rests is None:
-            register.take_as_waiting(pod)
-            return
-        register.turn_lost(waiter, lasted=lasted, now=now)
-        register.rest(pod, until=at_the_next(now + rests))
+        else:
+            register.rest(pod, until=until)
 
     def asked(self, pod: Pod, *, now: float) -> None:
         """A scheduler asks for a pod, whoever's turn it is."""
@@ -151,10 +142,10 @@ class Queues:
             return
         if pod.metadata.deletion_timestamp:
             # It was on its way when the watch told that it is to go.
-            register.pod_gone(uid)
+            self._seen.gone(uid)
             return
         register.growth.not_told(pod, now=now)
-        register.rest(pod, until=now + register.lost_turns.rests.after_untold(uid, random=self._random))
+        register.rest(pod, until=register.lost_turns.untold(uid, random=self._random, now=now))
 
     def overdue(self, now: float) -> list[str]:
         """Whose turns have lasted too long (UIDs)."""
@@ -182,7 +173,7 @@ class Queues:
             return making_room(clearing)
         if why := why_nowhere(register, waiter):
             return why
-        return turn_lost(register, pod) if uid in register.lost_turns.rests.lost else "it waits for its turn"
+        return turn_lost(register, pod) if register.lost_turns.missed_by(uid) else "it waits for its turn"
 
     def bounds(self, pod: Pod) -> Bounds:
         """Where alone a pod may lie whose turn it is."""
@@ -218,7 +209,13 @@ class Queues:
     def stale_gangs(self, *, now: float) -> list[Pod]:
         """Who is to be sent back, because its gang can't run."""
         register = self._register
-        return register.stale.due(let_in=self.books.let_in, bound=register.inside.bound, waiting=register.hall, now=now)
+        return register.stale.due(
+            let_in=self.books.let_in,
+            bound=register.inside.bound,
+            waiting=register.hall,
+            is_kept_waiting=register.lost_turns.keeps_waiting,
+            now=now,
+        )
 
     # --- turns -------------------------------------------------------------------------------------------------------
     def turns(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:

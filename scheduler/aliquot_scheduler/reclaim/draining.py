@@ -1,160 +1,97 @@
-"""Takes pods off GPUs for nobody who waits: off those that fail, and off what is to stand empty.
+"""Takes pods off GPUs that fail, whatever else is under way.
 
 A GPU fails that is degraded by what is the matter with the card, and not by heat or power: these come with who computes
 there, and would go with it. Off such a one everybody is moved who may be and has a place on healthy ones, whatever may
-be moved otherwise; who stays is told why. Whole GPUs or nodes are emptied where the operator says so
-(`queues.empties`), of the moves that are allowed within an hour. Room is kept for whoever comes in the place of one
-that goes, so nobody goes in vain.
+be moved otherwise; who stays is told why (`staying.py`). Room is kept for whoever comes in the place of one that goes,
+so nobody goes in vain; so many are on the way at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping, Sequence
 
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.room.clearings import longest_grace
-from aliquot_scheduler.queues.room.graces import OVERDUE
+from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.room.refuges import controller_of
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.waiter import Waiter
-from aliquot_scheduler.reclaim.emptying import Emptying
-from aliquot_scheduler.reclaim.foreseen import is_foreseen
-from aliquot_scheduler.reclaim.moving import Move, Mover
+from aliquot_scheduler.reclaim.look import Look
+from aliquot_scheduler.reclaim.moving import Move, Mover, keep_room
 from aliquot_scheduler.reclaim.pauses import Pauses
-from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.residents import Resident
 from aliquot_scheduler.reclaim.returning import Returning
+from aliquot_scheduler.reclaim.staying import Staying
 
 # Where nobody could be moved is looked at again after so long.
 _COOLDOWN = 60.0
-# So many go at a time: the others when those have come again.
+# So many are on the way at a time: the others go as those come again.
 _MOST_AT_ONCE = 16
 
 
 class Draining:
-    """Decides who goes for nobody."""
+    """Decides who goes off GPUs that fail."""
 
     def __init__(self, *, queues: Queues, picture: Picture) -> None:
         self._queues = queues
         self._picture = picture
         self._settings = queues.register.settings
-        self._pauses = Pauses()
+        self.pauses = Pauses()
+        self._staying = Staying(queues=queues, picture=picture, pauses=self.pauses)
         # When to look again.
-        self._failing_at = 0.0
-        self._empties_at = 0.0
-        # Who lies on a GPU that fails and stays there (UIDs), and why.
-        self.staying: Mapping[str, str] = {}
+        self._at = 0.0
 
-    def anything(self, *, now: float, allowed: int) -> bool:
-        """Whether there may be somebody to move; so many are allowed for what is emptied."""
+    @property
+    def staying(self) -> Mapping[str, str]:
+        """Who lies on a GPU that fails and stays there (UIDs), and why."""
+        return self._staying.told
+
+    def anything(self, *, now: float) -> bool:
+        """Whether there may be somebody to move, or to tell."""
         refuges = self._queues.register.refuges
-        self._pauses.tell_time(now)
-        self._pauses.came_in_vain(refuges.in_vain, now=now)
+        self.pauses.tell_time(now)
+        self.pauses.came_in_vain(refuges.in_vain, now=now)
         refuges.in_vain.clear()
         if not self._any_failing():
-            self.staying = {}
-        return self._drains(now) or self._empties(now, allowed)
+            self._staying.forget()
+            return False
+        return self._drains(now) or self._staying.is_due(now)
 
-    def decide(self, residents: Residents, *, now: float, allowed: int) -> int:
-        """Decide; what is decided stands in the register. How many of the moves that are allowed it takes.
+    def decide(self, look: Look) -> Sequence[Clearing]:
+        """Decide; nobody waits for it."""
+        register = self._queues.register
+        returning = Returning(register=register, picture=self._picture, residents=look.residents)
+        mover = Mover(picture=self._picture, cards=register.cards, residents=look.residents, returning=returning)
+        moves: Sequence[Move] = ()
+        if self._drains(look.now):
+            moves = mover.off_failing(most=self._most(), may_go=lambda one: self._may_go(one, now=look.now))
+            self._at = look.now if moves else look.now + _COOLDOWN
+        if moves:
+            self._pause(moves, now=look.now)
+            keep_room(moves, register=register, why="its GPU is degraded", now=look.now)
+        if not moves or self._staying.is_due(look.now):
+            self._staying.tell(look, mover)
+        return ()
 
-        `residents` are those who may be moved.
-        """
-        if self._drains(now) and self._drained(residents, now=now):
-            return 0
-        return self._emptied(residents, now=now, allowed=allowed) if self._empties(now, allowed) else 0
-
-    # --- GPUs that fail -----------------------------------------------------------------------------------------------
     def _any_failing(self) -> bool:
         grid = self._picture.grid
         return self._settings.drain_degraded and bool((grid.failing & (grid.holders > 0)).any())
 
     def _drains(self, now: float) -> bool:
-        return now >= self._failing_at and self._any_failing()
+        return now >= self._at and self._most() > 0
 
-    def _drained(self, residents: Residents, *, now: float) -> bool:
-        """Whether anybody goes."""
-        mover = self._mover(residents)
-        moves = mover.off_failing(most=_MOST_AT_ONCE, may_go=self._may_go(now))
-        self._go(moves, why="its GPU is degraded", now=now)
-        if not moves:
-            self._failing_at = now + _COOLDOWN
-            told = ((one.uid, self._why_it_stays(one, residents, mover, now=now)) for one in self._on_failing())
-            self.staying = {uid: why for uid, why in told if why}
-        return bool(moves)
+    def _most(self) -> int:
+        on_the_way = [one for one in self._queues.register.refuges.draining() if not one.whose]
+        return _MOST_AT_ONCE - len(on_the_way)
 
-    def _mover(self, residents: Residents) -> Mover:
-        cards, returning = self._queues.register.cards, self._returning(residents)
-        return Mover(picture=self._picture, cards=cards, residents=residents, returning=returning)
+    def _may_go(self, one: Resident, *, now: float) -> bool:
+        return not self.pauses.is_left_alone(one.uid, controller_of(one.waiter.pod), now=now)
 
-    def _returning(self, residents: Residents) -> Returning:
-        return Returning(register=self._queues.register, picture=self._picture, residents=residents)
-
-    def _may_go(self, now: float) -> Callable[[Resident], bool]:
-        pauses = self._pauses
-        return lambda one: not pauses.are_left_alone(controller_of(one.waiter.pod), now=now)
-
-    def _on_failing(self) -> Iterator[Waiter]:
-        bound, grid = self._queues.register.inside.bound, self._picture.grid
-        for name, known in self._picture.nodes.items():
-            columns = set(np.flatnonzero(grid.failing[known.row]).tolist())
-            for gpu, at in known.columns.items() if columns else ():
-                there = self._picture.holdings.on((name, gpu)) if at in columns else ()
-                yield from (bound[uid] for uid in there if uid in bound)
-
-    def _why_it_stays(self, waiter: Waiter, residents: Residents, mover: Mover, *, now: float) -> str:
-        """Empty if it may go soon, or goes."""
-        if waiter.pod.metadata.deletion_timestamp:
-            return ""
-        if why := _why_never(waiter):
-            return why
-        if (one := residents.by_uid.get(waiter.uid)) is None:
-            return ""
-        if self._pauses.are_left_alone(controller_of(waiter.pod), now=now):
-            return "one of its controller was moved lately, and it is left alone for a while"
-        if not residents.let_go({one.uid}):
-            return f"it is kept by PodDisruptionBudget {', '.join(residents.budgets_over(one))}"
-        return mover.why_not_moved(one)
-
-    # --- what is to stand empty --------------------------------------------------------------------------------------
-    def _empties(self, now: float, allowed: int) -> bool:
-        return self._settings.empties != "Nothing" and allowed > 0 and now >= self._empties_at
-
-    def _emptied(self, residents: Residents, *, now: float, allowed: int) -> int:
-        emptying = Emptying(
-            picture=self._picture,
-            cards=self._queues.register.cards,
-            residents=residents,
-            returning=self._returning(residents),
-            may_go=self._may_go(now),
-            of_nodes=self._settings.empties == "Nodes",
-        )
-        found = emptying.plan(most=allowed)
-        if found is None:
-            self._empties_at = now + _COOLDOWN
-            return 0
-        # One that is kept keeps the others: it would not stand empty.
-        self._go(found.moves, why=f"{found.what} is emptied", now=now, together=found.what)
-        return len(found.moves)
-
-    def _go(self, moves: Sequence[Move], *, why: str, now: float, together: str = "") -> None:
-        register = self._queues.register
-        grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
-        until = now + grace + 2 * OVERDUE
-        owners = (controller_of(move.who.waiter.pod) for move in moves)
-        self._pauses.moved(owners, now=now, for_a_day=bool(together))
-        register.refuges.open((move.to for move in moves), until=until, drains=why, whose=together)
-
-
-def _why_never(waiter: Waiter) -> str:
-    """Why it is never moved, wherever there is room; empty if it may be."""
-    for is_so, why in (
-        (waiter.shape.firm, "it is never to be evicted (preemptible: false)"),
-        (waiter.group is not None, "it is of a group, and of those nobody is moved"),
-        (not controller_of(waiter.pod), "no controller would make it anew"),
-        (not is_foreseen(waiter), "only kube-scheduler knows where else it may lie"),
-    ):
-        if is_so:
-            return why
-    return ""
+    def _pause(self, moves: Sequence[Move], *, now: float) -> None:
+        """Of each controller whose pods go: only who has come since is left alone."""
+        there: dict[str, set[str]] = {}
+        for uid, waiter in self._queues.register.inside.bound.items():
+            there.setdefault(controller_of(waiter.pod), set()).add(uid)
+        going: dict[str, set[str]] = {}
+        for move in moves:
+            going.setdefault(controller_of(move.who.waiter.pod), set()).add(move.who.uid)
+        for owner, uids in going.items():
+            self.pauses.moved(owner, uids, there=there[owner], now=now)

@@ -76,9 +76,13 @@ class Gathering:
         return left.compute > 0 and not left.closed
 
     def _makes_way(self, unit: Sequence[Resident], *, nodes: Collection[str]) -> bool:
-        """Whether all who come to the GPUs of these may lie elsewhere: then they do, and these stay."""
+        """Whether all who come to the GPUs of these, or else to their node, may lie elsewhere: then these stay."""
         theirs: set[GpuKey] = {gpu for one in unit for gpu in one.claims}
-        coming = [place for place in self._places if not theirs.isdisjoint(place.room)]
+        nodes_of = {node for node, _ in theirs}
+        # Where nobody comes to their GPUs they go for the CPU or memory of their node.
+        coming = [place for place in self._places if not theirs.isdisjoint(place.room)] or [
+            place for place in self._places if place.node in nodes_of
+        ]
         for place in coming:
             self._scene.leaves(place)
         self._trying.stay_together(unit)

@@ -16,13 +16,15 @@ from aliquot_core.instants import seconds_of
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.telling.why import NOBODY_GOES
-from aliquot_scheduler.queues.waiting.waiter import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Shape
 from aliquot_scheduler.reclaim.standoff import SETTING
 
 # Whoever was kept out by budgets is found again within a cooldown; else nobody waits for that any more.
 _STILL_IN_THE_WAY = 60.0
 
 Asked = tuple[str, str, Any]
+# The same by the shapes themselves: what time runs for goes on when other hardware gives them other numbers.
+_Alike = tuple[str, str, GangKey | None, tuple[Shape, ...]]
 
 
 class InTheWay:
@@ -32,7 +34,7 @@ class InTheWay:
         self._names = names
         self._began: float | None = None
         # Since when, and when that was found last.
-        self._known: dict[Asked, tuple[float, float]] = {}
+        self._known: dict[_Alike, tuple[float, float]] = {}
 
     def look_around(self, now: float) -> None:
         """It is so late."""
@@ -42,7 +44,7 @@ class InTheWay:
 
     def found(self, candidate: Candidate, *, now: float, wall: float) -> float:
         """They are in its way at this moment; for how many seconds by now."""
-        asked = asked_of(candidate)
+        asked = _alike(candidate)
         since = self._known[asked][0] if asked in self._known else now - self._told(candidate, now=now, wall=wall)
         self._known[asked] = since, now
         return now - since
@@ -62,5 +64,11 @@ class InTheWay:
 
 
 def asked_of(candidate: Candidate) -> Asked:
-    """What all have in common who are let in or refused with it."""
+    """What all have in common who are let in or refused with it, as long as shapes have the numbers of now."""
     return candidate.first.queue, candidate.first.user, candidate.shape
+
+
+def _alike(candidate: Candidate) -> _Alike:
+    first = candidate.first
+    shapes = tuple(member.shape for member in candidate.members)
+    return first.queue, first.user, first.gang if candidate.topology else None, shapes

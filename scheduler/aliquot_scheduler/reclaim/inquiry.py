@@ -1,7 +1,8 @@
 """What an owner that waits is told of what it is guaranteed: who has borrowed that, and why nobody goes for it.
 
 The leader tells it of its own decisions. Whoever may read pods, nodes and queues works out the same, by the code that
-decides; what only the leader knows (whom a webhook has kept) is left out.
+decides, and with names, which the pod itself is not told: whoever asks here sees all pods. What only the leader knows
+(whom a webhook has kept) is left out.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Inquiry:
                 if clearing is not None:
                     return clearing, ""
                 if not self._looks or not planner.reached or planner.has_tried_all:
-                    return None, planner.why_nobody_goes(candidate, policy=policy, settings=self._standing.settings)
+                    settings = self._standing.settings
+                    return None, planner.why_nobody_goes(candidate, policy=policy, settings=settings, named=True)
             self._looks -= 1
             start = start.later(nodes=planner.reached)
 
@@ -130,4 +132,5 @@ class Inquiry:
             clearings=Clearings(picture=standing.picture, max_grace=standing.settings.max_grace),
             residents=self._residents,
             now=0.0,
+            wall=self._wall,
         )

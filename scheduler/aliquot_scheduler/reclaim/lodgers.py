@@ -8,7 +8,10 @@ import msgspec
 
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.room.graces import grace_of, is_leaving, is_overdue
+from aliquot_scheduler.queues.room.refuges import Refuge, key_of
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -62,11 +65,12 @@ def residents_of(
     budgets: Sequence[Budget] = (),
     known: Known = Known(),  # noqa: B008 - frozen
     may_go: MayGo = whoever,
+    to_come: Iterable[Resident] = (),
 ) -> Residents:
-    """Everybody on their cards, sorted."""
+    """Everybody on their cards, sorted; `to_come` is who is awaited there in the place of others."""
     tree = books.ledger.tree
     least = {**known.terms, **terms_of(tree)}
-    there, leaving, kept, firm = list[Resident](), list[Resident](), list[Kept](), list[str]()
+    there, leaving, kept, firm = list(to_come), list[Resident](), list[Kept](), list[str]()
     coming = {uid for uids in books.let_in.values() for uid in uids}
     for waiter in bound:
         coming.discard(waiter.uid)
@@ -92,6 +96,30 @@ def residents_of(
         unasked=known.unasked,
         budgets=budgets,
     )
+
+
+def awaited(refuges: Iterable[Refuge], *, ledger: Ledger, cards: Cards) -> list[Resident]:
+    """Who is to come in the place of some who were moved: as if they were there, they may go for whom others may.
+
+    Not of whom the leader before us has moved and who is gone: nobody knows what that one asked of its node.
+    """
+    return [
+        _to_come(refuge, refuge.waiter, ledger=ledger, cards=cards)
+        for refuge in refuges
+        if refuge.waiter is not None and refuge.moved.queue in ledger.tree.nodes
+    ]
+
+
+def _to_come(refuge: Refuge, moved: Waiter, *, ledger: Ledger, cards: Cards) -> Resident:
+    amounts = cards.amounts_of(refuge.room)
+    amounts += (0,) * (ledger.width - len(amounts))
+    meta = msgspec.structs.replace(moved.pod.metadata, uid=key_of(refuge.uid))
+    pod = msgspec.structs.replace(moved.pod, metadata=meta)
+    queue = refuge.moved.queue
+    waiter = msgspec.structs.replace(moved, pod=pod, amounts=amounts, least=amounts, queue=queue, group=None)
+    # It has done nothing that would be lost, and has to wait.
+    lost = lost_with(amounts, ran=0.0, grace=0)
+    return Resident(waiter=waiter, queue=queue, amounts=amounts, claims=refuge.room, lost=lost, instead_of=refuge.uid)
 
 
 def _hindered(one: Resident, known: Known, *, may_go_at: float, wall: float) -> Kept | None:

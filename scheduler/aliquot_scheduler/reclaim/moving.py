@@ -20,11 +20,13 @@ import numpy as np
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.room.clearings import GpuKey, Place
+from aliquot_scheduler.queues.letting_in.register import Register
+from aliquot_scheduler.queues.room.clearings import GpuKey, Place, longest_grace
+from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.returning import Going, Returning
-from aliquot_scheduler.reclaim.scene import Scene
+from aliquot_scheduler.reclaim.scene import Scene, failing_gpus
 from aliquot_scheduler.reclaim.search import Bounds, Search
 
 # So many nodes are tried for one that waits: those come first where least is lost.
@@ -81,6 +83,7 @@ class Mover:
         self._open = self._rows_but(shut)
         self._nobody = Residents([], gangs={}, leaving=residents.leaving.values())
         self._free = self._free_percent()
+        self._failing = failing_gpus(picture)
 
     def plan(self, candidate: Candidate, *, most: int, pays: float) -> MovePlan | float:
         """Room for one pod, with at most so many moved for it and at most so much lost; or what the least would lose.
@@ -111,7 +114,7 @@ class Mover:
     def off_failing(self, *, most: int, may_go: Callable[[Resident], bool]) -> list[Move]:
         """Those who lie on GPUs that fail and have a place elsewhere, least harm first."""
         found: list[Move] = []
-        there = [one for one in self._residents.by_uid.values() if self._is_failing(one) and may_go(one)]
+        there = [one for one in self._residents.by_uid.values() if self._failing & one.claims.keys() and may_go(one)]
         for one in sorted(there, key=lambda one: (one.lost, one.uid)):
             if len(found) >= most:
                 break
@@ -119,7 +122,8 @@ class Mover:
                 continue
             self._scene.goes(one)
             moves = self._moves({one.uid: one}) or ()
-            if moves and self._return([*found, *moves]):
+            # Each the last beside those before it.
+            if moves and self._returning.let_in(_going([*found, *moves]), sound=True):
                 self._scene.comes(moves[0].to)
                 found += moves
             else:
@@ -138,11 +142,9 @@ class Mover:
             return "its queue would not let in who comes in its place"
         if not going:
             return "no healthy GPU has room for it now"
-        return (
-            ""
-            if self._returning.leaves_owners_sound_room(going)
-            else "what is free of healthy GPUs is guaranteed to others"
-        )
+        if not self._returning.let_in(going, sound=True):
+            return "what is free of healthy GPUs is demanded by, or kept for, others who are guaranteed it"
+        return ""
 
     def all_of(self, there: Sequence[Resident]) -> tuple[Move, ...]:
         """A place for each of these, in their order; nobody's if one has none."""
@@ -166,11 +168,6 @@ class Mover:
         search.undo()
         return moves if found else None
 
-    def _return(self, moves: Sequence[Move]) -> bool:
-        """Of those who leave GPUs that fail, each the last beside those before it."""
-        going = _going(moves)
-        return self._returning.let_in(going) and self._returning.leaves_owners_sound_room(going)
-
     def _free_percent(self) -> int:
         """Of all healthy cards, once those have left who leave: no less than there is."""
         grid = self._picture.grid
@@ -192,15 +189,13 @@ class Mover:
                 rooms[known.row, known.columns[gpu]] = False
         return np.asarray(rooms.any(axis=1))
 
-    def _is_failing(self, one: Resident) -> bool:
-        nodes = self._picture.nodes
-        return any(
-            (known := nodes.get(node)) is not None
-            and gpu in known.columns
-            and self._picture.grid.failing[known.row, known.columns[gpu]]
-            for node, gpu in one.claims
-        )
-
 
 def _going(moves: Sequence[Move]) -> list[Going]:
     return [(move.who, move.to) for move in moves]
+
+
+def keep_room(moves: Sequence[Move], *, register: Register, why: str, now: float, together: str = "") -> None:
+    """For whoever comes in the place of those who go for nobody; all go or none where they go `together` for an end."""
+    grace = longest_grace((move.who.waiter for move in moves), most=register.clearings.max_grace)
+    until = now + grace + 2 * OVERDUE
+    register.refuges.open((move.to for move in moves), until=until, drains=why, whose=together)

@@ -40,18 +40,26 @@ class Outlook:
         self._again = Again(ledger=ledger, gangs=gangs)
 
     def begin(
-        self, *, leaving: Iterable[Resident], places: Iterable[Place], scene: Scene, moved: Collection[str] = ()
+        self,
+        *,
+        leaving: Iterable[Resident],
+        places: Iterable[Place],
+        scene: Scene,
+        moved: Collection[str] = (),
+        awaited: Collection[Resident] = (),
     ) -> None:
         """Those leave already, and these places are kept; the scene knows of both.
 
-        Of those who leave these are moved (UIDs): they come again, and are charged as they are. What is kept is not
-        free as it is, so only those GPUs change from which somebody goes.
+        Of those who leave these are moved (UIDs): they come again, and are charged as they are; so are those who are
+        awaited in the place of others. What is kept is not free as it is, so only those GPUs change from which somebody
+        goes.
         """
-        for place in places:
-            self._charge(place.waiter)
+        for waiter in (*(place.waiter for place in places), *(one.waiter for one in awaited)):
+            self._charge(waiter)
+        stay = {*moved} - {one.instead_of for one in awaited}
         keys: set[GpuKey] = set()
         for one in leaving:
-            if one.uid not in moved:
+            if one.uid not in stay:
                 self._release(one)
             keys |= one.claims.keys()
         for key in sorted(keys):
@@ -63,7 +71,8 @@ class Outlook:
         for uid in self._charged:
             self._ledger.release(uid)
         for uid, charge in self._released.items():
-            self._ledger.charge(uid, charge)
+            if uid not in self._charged:
+                self._ledger.charge(uid, charge)
 
     def goes(self, one: Resident) -> None:
         """It is gone, and asks again."""

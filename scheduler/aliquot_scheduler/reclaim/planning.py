@@ -21,6 +21,7 @@ from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
 from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, held, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
+from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.books import Books
@@ -33,10 +34,10 @@ from aliquot_scheduler.reclaim.rearranging import Orders, Rearranging, Wider
 from aliquot_scheduler.reclaim.relieving import Relieving
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
-from aliquot_scheduler.reclaim.scene import Scene
+from aliquot_scheduler.reclaim.scene import Scene, failing_gpus
 from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
 from aliquot_scheduler.reclaim.settling import Settling
-from aliquot_scheduler.reclaim.standoff import Standoff, standoff, why_nobody_goes
+from aliquot_scheduler.reclaim.standoff import FoundStandoffs, why_nobody_goes
 
 # Places tried in one look where others are to be moved: 0.4 s at the most.
 _MOST_TRIES = 800
@@ -55,9 +56,10 @@ class Planner:
         clearings: Clearings,
         residents: Residents,
         now: float,
-        moved: Collection[str] = (),
+        wall: float,
+        refuges: Collection[Refuge] = (),
     ) -> None:
-        """`moved` is who goes and comes again to room that is kept for it (UIDs)."""
+        """`refuges` are of those who go and come again to room that is kept for them."""
         self._picture = picture
         self._cards = cards
         self._enrolment = enrolment
@@ -65,7 +67,7 @@ class Planner:
         self._clearings = clearings
         self._residents = residents
         self._now = now
-        self._moved = moved
+        self._moved = [one.uid for one in refuges]
         self._patience, self._orders = Patience(_MOST_TRIES), Orders()
         # By how many nodes the search for moves may begin later at the next look, where it came to nothing; and whether
         # it had no whole share of the tries, since others had taken them.
@@ -74,15 +76,14 @@ class Planner:
         # Whether there was nothing more to try for it.
         self.has_tried_all = False
         leaving = residents.leaving.values()
-        self._scene = Scene(picture=picture, leaving=leaving)
+        self._scene, self._failing = Scene(picture=picture, leaving=leaving), failing_gpus(picture)
         self._settling = Settling(picture=picture, cards=cards, runs=books.runs)
         # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
         self._vacated = {gpu for one in leaving for gpu in one.claims}
         self._slowest = self._slowest_of(one.waiter for one in leaving)
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
-        # By rights, who might go by them.
-        self._standoffs: dict[tuple[object, ...], Standoff] = {}
+        self._standoffs = FoundStandoffs(residents=residents, refuges=refuges, picture=picture, later=wall - now)
         self._outlook = Outlook(ledger=books.ledger, cards=cards, picture=picture, gangs=residents.gangs)
         self._relieving = Relieving(ledger=books.ledger, outlook=self._outlook)
 
@@ -92,7 +93,11 @@ class Planner:
         places = [place for clearing in self._clearings for place in clearing.places]
         try:
             self._outlook.begin(
-                leaving=self._residents.leaving.values(), places=places, scene=self._scene, moved=self._moved
+                leaving=self._residents.leaving.values(),
+                places=places,
+                scene=self._scene,
+                moved=self._moved,
+                awaited=[one for one in self._residents.by_uid.values() if one.instead_of],
             )
             yield
         finally:
@@ -106,11 +111,22 @@ class Planner:
         With `moving` others may be moved for an owner, where that alone helps; looked for from `start` on.
         """
         self._relieving.lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
+        if clearing := self._on_sound(candidate, policy):
+            return clearing
         tried = candidate
         for tried in self._relieving.kept_off(candidate, without=self._enrolment.without):
             if clearing := self._planned(tried, self._rights(tried, policy), residents=self._residents):
                 return clearing
         return self._rearranged(tried, policy, start=start) if moving else None
+
+    def _on_sound(self, candidate: Candidate, policy: Policy) -> Clearing | None:
+        """Room for an owner where no GPU fails, if any does: rather than on such a one, though that be free."""
+        if not self._failing:
+            return None
+        with self._scene.without(self._failing):
+            clearing = self._planned(candidate, self._as_owner(candidate, policy), residents=self._residents)
+        self._relieving.lacks = ""
+        return clearing
 
     def plan_past_budgets(self, candidate: Candidate, *, policy: Policy) -> Clearing | None:
         """The same as if no disruption budget kept what was lent; inside a queue they hold."""
@@ -183,25 +199,23 @@ class Planner:
         self._bounds.clear()
         return None
 
-    def why_nobody_goes(self, candidate: Candidate, *, policy: Policy, settings: QueueSettings) -> str:
-        """Of one that is inside its guarantee, and for which no room could be made just now."""
+    def why_nobody_goes(
+        self, candidate: Candidate, *, policy: Policy, settings: QueueSettings, named: bool = False
+    ) -> str:
+        """Of one that is inside its guarantee, and for which no room could be made just now; with names, or without."""
+        rights = list(self._as_owner(candidate, policy))
         return why_nobody_goes(
-            self._standoff(candidate, policy),
+            self._standoffs.by(rights),
+            refuges=self._standoffs.kept_for_moved(rights, able=self._settling.able(candidate.first)),
             lacks=self._relieving.lacks,
             tried_all=self.has_tried_all,
             settings=settings,
+            named=named,
         )
 
     def is_kept_by_budgets(self, candidate: Candidate, *, policy: Policy) -> bool:
         """Whether a disruption budget covers any of those who might go for it as an owner."""
-        return self._standoff(candidate, policy).covered
-
-    def _standoff(self, candidate: Candidate, policy: Policy) -> Standoff:
-        rights = list(self._as_owner(candidate, policy))
-        key = tuple(one.key for one in rights)
-        if key not in self._standoffs:
-            self._standoffs[key] = standoff(rights, self._residents)
-        return self._standoffs[key]
+        return self._standoffs.by(list(self._as_owner(candidate, policy))).covered
 
     def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
         """As an owner first: what was lent is nearer than what the queue's own pods have."""
@@ -271,7 +285,9 @@ class Planner:
     def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
         # Who is moved is asked last: if one of the others is kept, nobody was moved in vain.
         movers = [one for one, _ in search.moves]
-        victims = [*sorted(search.victims.values(), key=lambda one: (one.lost, one.uid)), *movers]
+        # Nobody is asked for a room to which nobody has come yet.
+        there = [one for one in search.victims.values() if not one.instead_of]
+        victims = [*sorted(there, key=lambda one: (one.lost, one.uid)), *movers]
         aside = self._residents.set_budgets_aside(victims, gone=self._scene.gone)
         going = [*(one.waiter for one in victims), *self._slowest]
         # Who comes after it may lie where these leave room, and waits for them too.
@@ -284,6 +300,7 @@ class Planner:
             covered=self._residents.covered(victims, aside=aside),
             moves=tuple(place for _, place in search.moves),
             against_budgets=aside,
+            gives_up=frozenset(one.instead_of for one in search.victims.values() if one.instead_of),
             until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
         )
 
@@ -298,9 +315,17 @@ class Planner:
             self._scene.leaves(place)
         self._bounds.clear()
 
+    def is_on_failing(self, clearing: Clearing) -> bool:
+        """Whether any of it is on a GPU that fails: for who may have others sent away nothing else was found."""
+        return any(gpu in self._failing for place in clearing.places for gpu in place.room)
+
     def has_to_wait(self, clearing: Clearing) -> bool:
         """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
-        if clearing.victims or any(gpu in self._vacated for place in clearing.places for gpu in place.room):
+        if (
+            clearing.victims
+            or clearing.gives_up
+            or any(gpu in self._vacated for place in clearing.places for gpu in place.room)
+        ):
             return True
         return any(self._lacks_now(node, clearing) for node in {node for node, _ in self._vacated})
 

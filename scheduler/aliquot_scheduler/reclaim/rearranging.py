@@ -27,10 +27,10 @@ from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.judging.laying import largest_first
 from aliquot_scheduler.queues.room.clearings import Place
-from aliquot_scheduler.queues.room.refuges import controller_of, key_of
+from aliquot_scheduler.queues.room.refuges import key_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
-from aliquot_scheduler.reclaim.foreseen import is_foreseen
+from aliquot_scheduler.reclaim.foreseen import why_not_elsewhere
 from aliquot_scheduler.reclaim.patience import AT_ONCE, DEPTHS, FIRST, MOST_NODES, Patience, Start, turned
 from aliquot_scheduler.reclaim.residents import Resident, Residents
 from aliquot_scheduler.reclaim.rights import Rights
@@ -87,9 +87,7 @@ class Wider:
         return self.moving and self._moves_first and self._may_move(one)
 
     def _may_move(self, one: Resident) -> bool:
-        waiter = one.waiter
-        made_anew = self._orphans or bool(controller_of(waiter.pod))
-        return waiter.group is None and made_anew and not one.stray and is_foreseen(waiter)
+        return not (one.stray or one.instead_of) and not why_not_elsewhere(one.waiter, orphans=self._orphans)
 
 
 class _Task(NamedTuple):

@@ -24,10 +24,10 @@ from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.in_the_way import Asked, InTheWay, asked_of
 from aliquot_scheduler.reclaim.inquiry import told_of
-from aliquot_scheduler.reclaim.lodgers import Known, MayGo, residents_of, terms_of, whoever
+from aliquot_scheduler.reclaim.lodgers import Known, MayGo, awaited, residents_of, terms_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import NEVER, Policy, policy_of
-from aliquot_scheduler.reclaim.residents import Budget, Residents, runs_since
+from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents, runs_since
 from aliquot_scheduler.reclaim.rights import owner_of
 from aliquot_scheduler.reclaim.searches import Searches
 
@@ -60,6 +60,8 @@ class Reclaim:
         # Of queues that are there, and of those that are gone while somebody runs in them.
         self._terms: dict[str, float] = {}
         self._searches = Searches()
+        # By which shapes have the numbers that those who searched in vain are known by.
+        self._cards = queues.register.cards
 
     def anybody(self, *, now: float) -> bool:
         """Whether there is a candidate to search for at all."""
@@ -86,9 +88,10 @@ class Reclaim:
             enrolment=register.enrolment,
             books=register.books,
             clearings=register.clearings,
-            residents=self.residents(now=now, wall=wall, budgets=budgets),
+            residents=self.residents(now=now, wall=wall, budgets=budgets, to_come=self._to_come()),
             now=now,
-            moved=register.refuges.movers(),
+            wall=wall,
+            refuges=list(register.refuges),
         )
         with planner.supposing():
             return list(islice(self._decided(planner, now=now, wall=wall), _MOST_AT_ONCE))
@@ -107,9 +110,12 @@ class Reclaim:
                 continue
             if not planner.has_to_wait(clearing):
                 self._fitting.add(candidate.uid)
-                if now - self._fits_since.setdefault(candidate.uid, now) < _ITS_TURN:
+                if now - self._fits_since.setdefault(candidate.uid, now) >= _ITS_TURN:
+                    planner.withdraw(clearing)
+                elif planner.is_on_failing(clearing):
+                    register.sound_first.looked_at(candidate, now=now)
+                else:
                     return
-                planner.withdraw(clearing)
                 continue
             clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
@@ -236,12 +242,17 @@ class Reclaim:
         """Why nobody goes for these for a while, since those before were not bound; empty if that is not so."""
         register = self._queues.register
         others = [clearing.candidate.first for clearing in register.clearings]
-        whys = (register.lost_turns.claims.why_not(one, others=others, now=now) for one in candidate.members)
+        whys = (register.lost_turns.why_nobody_goes(one, others=others, now=now) for one in candidate.members)
         return next(filter(None, whys), "")
 
     def _look_around(self, now: float) -> None:
         """What is the same for everybody at this look."""
         self._now = now
+        if self._queues.register.cards is not self._cards:
+            # By these a number is another shape's, which nobody was searched for.
+            self._cards = self._queues.register.cards
+            self._vain.clear()
+            self._searches.clear()
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._searches.look_around(now)
@@ -257,8 +268,26 @@ class Reclaim:
         self._terms = {queue: term for queue, term in self._terms.items() if queue in self._lowest} | terms
 
     # --- who lies there ----------------------------------------------------------------------------------------------
-    def residents(self, *, now: float, wall: float, budgets: Sequence[Budget], may_go: MayGo = whoever) -> Residents:
-        """Who may be sent away, of those of whom `may_go` says so too; who goes already, and what keeps the others."""
+    def _to_come(self) -> list[Resident]:
+        """In the place of those who were moved; who was not asked yet may stay where it is."""
+        register = self._queues.register
+        bound, was_asked = register.inside.bound, register.clearings.was_asked
+        gone = [one for one in register.refuges if one.uid not in bound or was_asked(one.uid)]
+        return awaited(gone, ledger=register.books.ledger, cards=register.cards)
+
+    def residents(
+        self,
+        *,
+        now: float,
+        wall: float,
+        budgets: Sequence[Budget],
+        may_go: MayGo = whoever,
+        to_come: Sequence[Resident] = (),
+    ) -> Residents:
+        """Who may be sent away, of those of whom `may_go` says so too; who goes already, and what keeps the others.
+
+        `to_come` is who is awaited, and may be kept out.
+        """
         register = self._queues.register
         bound, clearings = register.inside.bound, register.clearings
         most = clearings.max_grace
@@ -280,6 +309,7 @@ class Reclaim:
             budgets=budgets,
             known=known,
             may_go=may_go,
+            to_come=to_come,
         )
 
     def _runs_since(self, pod: Pod) -> float:

@@ -17,7 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from aliquot_core.claims import Claim
-from aliquot_core.disruptions import PodDisruptionBudget
+from aliquot_core.disruptions import PodDisruptionBudget, goes_uncounted, is_ready
 from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.said.tree import COMPUTE, Vector
@@ -44,14 +44,22 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def budgets_of(found: Iterable[PodDisruptionBudget], *, bound: Collection[Waiter]) -> list[Budget]:
-    """What disruption budgets allow, of those who run."""
+    """What disruption budgets allow, of those who run, and of those alone whose eviction the API server counts.
+
+    Two budgets over one pod let it go in no case, ready or not.
+    """
+    running = [one for one in bound if not goes_uncounted(one.pod)]
+    covered = [(budget, [one for one in running if budget.covers(one.pod)]) for budget in found]
+    times = Counter(one.uid for _, ones in covered for one in ones)
     return [
         Budget(
-            pods=frozenset(one.uid for one in bound if budget.covers(one.pod)),
+            pods=frozenset(
+                one.uid for one in ones if times[one.uid] > 1 or is_ready(one.pod) or not budget.lets_unready_go()
+            ),
             allowed=max(0, budget.status.disruptions_allowed),
             name=f"{budget.metadata.namespace}/{budget.metadata.name}",
         )
-        for budget in found
+        for budget, ones in covered
     ]
 
 
@@ -69,6 +77,8 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     # Whether its queue is gone.
     stray: bool = False
+    # Who was moved (its UID), where this is not there yet: it is who comes in its place, to room that is kept for it.
+    instead_of: str = ""
 
     @property
     def uid(self) -> str:

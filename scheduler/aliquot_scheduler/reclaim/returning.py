@@ -1,11 +1,11 @@
 """Whether those who are moved come in again: judged before anybody is asked, by the very rules that will let them in.
 
 Theory of operation. As for those for whom others go (`planning.py`), everything is judged as it will be: who leaves
-already is gone, those who are moved are gone and ask again, whoever they go for is in. Then one after the other comes
-to its new place, and the rules say of each whether it may.
+already is gone, those for whom room is made are in, those who are moved are gone and ask again, whoever they go for is
+in. Then one after the other comes to its new place, and the rules say of each whether it may.
 
-Off a GPU that fails whoever borrows goes only where it takes no owner the last sound room: what queues do not use of
-their guarantees now they may demand at any time, and would have found sound without the move.
+Off a GPU that fails whoever borrows goes only where it leaves owners who wait what they demand of GPUs that are sound:
+it is judged as if there were no others. An owner that comes later takes back what it needs (`reclaim.py`).
 
 What must always hold: nobody is moved whose successor would not be let in as things are; the ledger is given back as it
 was.
@@ -13,16 +13,18 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.judging.cards import Cards, Stock
+from aliquot_scheduler.queues.judging.rules import Rules
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Place
-from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.waiter import Candidate
 from aliquot_scheduler.reclaim.outlook import Outlook
-from aliquot_scheduler.reclaim.residents import Resident, Residents
+from aliquot_scheduler.reclaim.residents import Resident, Residents, runs_since
+from aliquot_scheduler.reclaim.rights import owns_with
 from aliquot_scheduler.reclaim.scene import Scene
 
 # Who goes, and where it is to lie.
@@ -34,31 +36,45 @@ class Returning:
 
     def __init__(self, *, register: Register, picture: Picture, residents: Residents) -> None:
         self._ledger = register.books.ledger
+        self._register = register
         self._cards = register.cards
         self._hall = register.hall
         self._picture = picture
         self._leaving = list(residents.leaving.values())
 
-    def let_in(self, going: Sequence[Going], *, beside: Place | None = None) -> bool:
-        """Whether all of these come in again, once the one lies there for whom they go."""
+    def let_in(self, going: Sequence[Going], *, beside: Place | None = None, sound: bool = False) -> bool:
+        """Whether all of these come in again, once the one lies there for whom they go.
+
+        With `sound`, also if no GPU counted that fails.
+        """
         if not all(self.lets_in_any_of(one.queue) for one, _ in going):
             return False
+        borrow = list[Resident]()
+        stock = _SoundStock(self._cards)
         with self._supposing(beside) as outlook:
             for one, _ in going:
                 outlook.goes(one)
             if beside:
                 outlook.comes(beside)
-            return all(_comes(outlook, one, place) for one, place in going)
+            for one, place in going:
+                if outlook.refusal(Candidate(members=(one.waiter,), amounts=one.amounts)) is not None:
+                    return False
+                if sound and Rules(ledger=self._ledger, cards=stock).takes_from_others(one.queue, one.amounts):
+                    borrow.append(one)
+                outlook.lies(one, place)
+                stock.take(place)
+        return all(map(self._is_within_guarantee, borrow))
 
     @contextmanager
     def _supposing(self, beside: Place | None) -> Iterator[Outlook]:
         """That those have gone who leave already; and whoever is to lie there stands in line no more."""
         outlook = Outlook(ledger=self._ledger, cards=self._cards, picture=self._picture, gangs={})
         scene = Scene(picture=self._picture, leaving=self._leaving)
-        asks = [(beside.waiter.queue, ask) for ask in self._hall.asked_by(beside.waiter.uid)] if beside else []
+        asks = [(beside.waiter.queue, ask) for ask in self._hall.asked.by(beside.waiter.uid)] if beside else []
         for queue, ask in asks:
             self._ledger.ask_no_more(queue, ask)
-        outlook.begin(leaving=self._leaving, places=(), scene=scene)
+        places = [place for clearing in self._register.clearings for place in clearing.places]
+        outlook.begin(leaving=self._leaving, places=places, scene=scene, moved=self._register.refuges.movers())
         try:
             yield outlook
         finally:
@@ -66,46 +82,32 @@ class Returning:
             for queue, ask in asks:
                 self._ledger.ask(queue, ask)
 
-    def leaves_owners_sound_room(self, going: Sequence[Going]) -> bool:
-        """Whether beside these enough sound room is left for all that queues do not use of their guarantees.
-
-        Or whoever comes last is inside of one.
-        """
-        one, _ = going[-1]
-        amounts = self._cards.amounts_of(one.claims)
-        idle = self._idle()
-        charge = self._ledger.of(one.uid)
-        self._ledger.release(one.uid)
-        without = self._idle()
-        if charge is not None:
-            self._ledger.charge(one.uid, charge)
-        free = list(self._cards.sound())
-        for _, place in going:
-            free = [there - taken for there, taken in zip(free, self._cards.amounts_of(place.room), strict=True)]
-        return all(
-            then - now >= amount or left >= now
-            for amount, then, now, left in zip(amounts, without, idle, free, strict=True)
-            if amount
-        )
+    def _is_within_guarantee(self, one: Resident) -> bool:
+        """Whether with all who have run for longer it lies inside a guarantee: who came last has borrowed."""
+        since = runs_since(one.waiter.pod), one.uid
+        bound = self._register.inside.bound.items()
+        before = [uid for uid, waiter in bound if (runs_since(waiter.pod), uid) < since]
+        charges = [charge for uid in before if (charge := self._ledger.of(uid)) is not None]
+        return owns_with(one.queue, one.amounts, charges, ledger=self._ledger)
 
     def lets_in_any_of(self, queue: str) -> bool:
         """Whether a queue is there, and not stopped."""
         node = self._ledger.tree.nodes.get(queue)
         return node is not None and not node.stop
 
-    def _idle(self) -> list[int]:
-        """What is not used of all guarantees, by dimension of GPUs."""
-        return [self._idle_of(ROOT, dim) for dim in range(self._ledger.tree.dimensions.cards)]
 
-    def _idle_of(self, queue: str, dimension: int) -> int:
-        account = self._ledger.accounts[queue]
-        below = sum(self._idle_of(child, dimension) for child in account.node.children)
-        used, node = account.used[dimension], account.node
-        return min(max(below, node.guarantee[dimension] - used), max(0, node.ceiling[dimension] - used))
+class _SoundStock:
+    """What is free of GPUs that do not fail."""
 
+    def __init__(self, cards: Cards) -> None:
+        self._cards = cards
+        self._capacity = cards.stock().capacity
+        self._free: Iterable[int] = cards.sound()
 
-def _comes(outlook: Outlook, one: Resident, place: Place) -> bool:
-    if outlook.refusal(Candidate(members=(one.waiter,), amounts=one.amounts)) is not None:
-        return False
-    outlook.lies(one, place)
-    return True
+    def take(self, place: Place) -> None:
+        """Somebody lies there."""
+        self._free = [there - less for there, less in zip(self._free, self._cards.amounts_of(place.room), strict=True)]
+
+    def stock(self) -> Stock:
+        """That."""
+        return Stock(capacity=self._capacity, free=tuple(self._free))

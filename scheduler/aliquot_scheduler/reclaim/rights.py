@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
+from operator import add
 from typing import NamedTuple, Protocol
 
 from aliquot_scheduler.queues.charged.account import Account
-from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.charged.ledger import Charge, Ledger
 from aliquot_scheduler.queues.said.tree import ROOT, Vector
 from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey
 from aliquot_scheduler.reclaim.policy import ANYBODY, NEVER
@@ -82,6 +83,20 @@ def within_due(candidate: Candidate, *, ledger: Ledger) -> list[str]:
             if amounts[dim]
         )
     ]
+
+
+def owns_with(queue: str, amounts: Sequence[int], charges: Iterable[Charge], *, ledger: Ledger) -> bool:
+    """Whether so much lies within a guarantee on a queue's way up, beside these charges and no others."""
+    levels = [level for level in _levels(ledger.tree.path(queue), ledger) if level.judged_in(amounts)]
+    used = {level.account.node.name: list(amounts) for level in levels}
+    for charge in charges:
+        for name in ledger.tree.path(charge.queue):
+            if name in used:
+                used[name] = list(map(add, used[name], charge.amounts))
+    return any(
+        all(used[level.account.node.name][dim] <= level.account.node.guarantee[dim] for dim in level.judged_in(amounts))
+        for level in levels
+    )
 
 
 class Taking(Protocol):

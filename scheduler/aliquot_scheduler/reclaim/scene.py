@@ -7,7 +7,10 @@ spared, so every change can be undone; nothing of the picture is changed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
 
 from aliquot_core.claims import NOTHING, Claim
 from aliquot_core.inventory import Gpu, Health
@@ -20,6 +23,16 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.room.clearings import GpuKey, Place
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.residents import Resident
+
+
+def failing_gpus(picture: Picture) -> frozenset[GpuKey]:
+    """Those that are degraded by what is the matter with the card."""
+    failing = picture.grid.failing
+    rows = set(np.flatnonzero(failing.any(axis=1)).tolist())
+    there = (known for known in picture.nodes.values() if known.row in rows) if rows else ()
+    return frozenset(
+        (known.name, gpu) for known in there for gpu, at in known.columns.items() if failing[known.row, at]
+    )
 
 
 class Scene:
@@ -36,7 +49,7 @@ class Scene:
         """With `only_healthy` GPUs that are degraded have no room, whatever is free of them, nor those of `shut`."""
         self.picture = picture
         self._only_healthy = only_healthy
-        self._shut = shut
+        self.shut = frozenset(shut)
         self.gone: set[str] = set()
         # By the UID of whom it is for: once a clearing stands, the picture keeps the same room for the same pod.
         self._coming: defaultdict[GpuKey, dict[str, Claim]] = defaultdict(dict)
@@ -47,6 +60,15 @@ class Scene:
         self._given_back: dict[str, HostAmounts] = {}
         for one in leaving:
             self.goes(one)
+
+    @contextmanager
+    def without(self, gpus: frozenset[GpuKey]) -> Iterator[None]:
+        """While these have no room, whatever is free of them."""
+        before, self.shut = self.shut, gpus
+        try:
+            yield
+        finally:
+            self.shut = before
 
     def goes(self, one: Resident) -> None:
         """It is gone."""
@@ -85,7 +107,7 @@ class Scene:
             and gpu.health is not Health.SICK
             and not (self._only_healthy and gpu.health is Health.DEGRADED)
             and not gpu.mig
-            and (known.name, gpu.uuid) not in self._shut
+            and (known.name, gpu.uuid) not in self.shut
             and demand.request.uuids.admits(gpu.uuid)
             and (not only or gpu.uuid in only)
         ]
@@ -128,7 +150,8 @@ class Scene:
         """What lies on a GPU, and what is to come to it."""
         holdings = self.picture.holdings
         there = [claim for uid, claim in holdings.on(key).items() if uid not in self.gone]
-        return [*there, *{**holdings.kept(key), **self._coming.get(key, {})}.values()]
+        kept = {uid: claim for uid, claim in holdings.kept(key).items() if uid not in self.gone}
+        return [*there, *{**kept, **self._coming.get(key, {})}.values()]
 
     def _host_spares(self, node: str, one: Resident) -> bool:
         known = self.picture.nodes.get(node)

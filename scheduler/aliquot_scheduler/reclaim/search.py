@@ -18,7 +18,7 @@ from typing import Any
 from aliquot_scheduler.picture.grid import Bools
 from aliquot_scheduler.picture.picture import KnownNode
 from aliquot_scheduler.queues.room.clearings import Place
-from aliquot_scheduler.queues.said.tree import Tree
+from aliquot_scheduler.queues.said.tree import COMPUTE, Tree
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from aliquot_scheduler.reclaim.bounds import bounds_of
 from aliquot_scheduler.reclaim.gathering import Elsewhere, Gathering, most_harmful_first
@@ -30,7 +30,7 @@ from aliquot_scheduler.reclaim.trying import Option, Trying
 # Of pods whose containers have to be tried out (0.5 ms each), so many nodes are.
 _MOST_TRIES = 64
 
-# By shape and rights.
+# By shape, rights and what GPUs have no room.
 Bounds = dict[tuple[int, Any], "Cheapest"]
 # By queue, dimension, and whether the lower priority goes first.
 InOrder = dict[tuple[str, int, bool], list[Resident]]
@@ -150,7 +150,7 @@ class Search:
                 heap.push(*entry)
 
     def _heap(self, waiter: Waiter, able: Bools) -> Cheapest:
-        key = waiter.number, self._rights.key
+        key = waiter.number, (self._rights.key, self.scene.shut)
         if key not in self._known:
             bounds = bounds_of(waiter.demand, scene=self.scene, residents=self._residents, rights=self._rights)
             nodes = self.scene.picture.nodes
@@ -223,13 +223,17 @@ class Search:
                 self._trying.go_together(there)
 
     def _with_room(self, unit: Sequence[Resident]) -> list[Resident]:
-        """Those of them who have room beside all who come, supposed to stay; nobody if they are too few for a gang."""
-        there: list[Resident] = []
-        for one in unit:
-            if self.scene.has_room_for(one):
-                self._trying.stay(one)
-                there.append(one)
-        if there and not self._trying.runs(there[0]):
+        """Those of them who have room beside all who come, supposed to stay; nobody if they are too few for a gang.
+
+        The most harmful first; and where one of those has taken the room of several, the smallest first.
+        """
+        for size in (self._trying.harm, lambda one: -one.amounts[COMPUTE]):
+            there: list[Resident] = []
+            for one in sorted(unit, key=lambda one: (-size(one), one.uid)):
+                if self.scene.has_room_for(one):
+                    self._trying.stay(one)
+                    there.append(one)
+            if not there or self._trying.runs(there[0]):
+                return there
             self._trying.go_together(there)
-            return []
-        return there
+        return []

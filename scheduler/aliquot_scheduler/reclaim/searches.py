@@ -25,6 +25,11 @@ class Searches:
         self._starts = {asked: at for asked, at in self._starts.items() if at[1] > now}
         self._line = {asked: until for asked, until in self._line.items() if until > now}
 
+    def clear(self) -> None:
+        """Nothing is known of anybody."""
+        self._starts.clear()
+        self._line.clear()
+
     def start(self, asked: Asked) -> Start:
         """Where it begins."""
         return self._starts.get(asked, (FIRST, 0.0))[0]

@@ -1,22 +1,26 @@
 """Why nobody goes for an owner: who has borrowed, and what keeps each of those by whom its guarantee could come back.
 
 Told are those who might go by the owner's rights, whatever keeps them: never to be evicted, running for too short a
-time, a disruption budget, a group that can't go as a whole; the first of each by name, so that it is known whom to ask.
+time, a disruption budget, a group that can't go as a whole. So that it is known whom to ask, it is told of which queues
+they are; and to whoever may see all pods the first of each by name: who waits need not know of others' pods.
 Of those whom nothing keeps it is told why their going would not do: what queues would still lack once they had gone, or
 that what they leave has no room for it in one piece, and who stays beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from aliquot_core.counting import agreed, counted
 from aliquot_core.instants import second_time
+from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.ledger import Ledger
+from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.telling.wording import Wording
@@ -56,6 +60,13 @@ class Standoff(msgspec.Struct, frozen=True, kw_only=True):
     covered: bool
 
 
+class KeptFor(msgspec.Struct, frozen=True, kw_only=True):
+    """Room that is kept for who comes in the place of one that was moved; until when, by the clock on the wall."""
+
+    queue: str
+    until: float
+
+
 def lent_to_others(candidate: Candidate, *, ledger: Ledger) -> Lent | None:
     """Where it is inside a guarantee, of compute or memory, and no limit of that queue or below it keeps it out."""
     queue, amounts, tree = candidate.first.queue, candidate.amounts, ledger.tree
@@ -85,7 +96,8 @@ def _beyond(account: Account, dimension: int) -> int:
 def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
     """By each of these rights, of those who run; nobody is supposed to be gone."""
     kept = [one for one in residents.kept if any(right.may_take(one.who) for right in rights)]
-    able = [one for one in residents.by_uid.values() if any(right.may_take(one) for right in rights)]
+    there = [one for one in residents.by_uid.values() if not one.instead_of]
+    able = [one for one in there if any(right.may_take(one) for right in rights)]
     hindered = [Kept(who=one, why=why) for one in able if (why := residents.why_kept(one))]
     everybody = [*kept, *hindered]
     until: dict[Hindrance, float] = {}
@@ -110,6 +122,33 @@ def standoff(rights: Sequence[Taking], residents: Residents) -> Standoff:
     )
 
 
+class FoundStandoffs:
+    """Of one look."""
+
+    def __init__(self, *, residents: Residents, refuges: Collection[Refuge], picture: Picture, later: float) -> None:
+        """The clock on the wall is so much later than the one by which refuges end."""
+        self._residents = residents
+        self._refuges = refuges
+        self._picture = picture
+        self._later = later
+        self._found: dict[tuple[object, ...], Standoff] = {}
+
+    def by(self, rights: Sequence[Taking]) -> Standoff:
+        """By each of these rights."""
+        key = tuple(one.key for one in rights)
+        if key not in self._found:
+            self._found[key] = standoff(rights, self._residents)
+        return self._found[key]
+
+    def kept_for_moved(self, rights: Sequence[Taking], *, able: Bools) -> list[KeptFor]:
+        """What is kept for those who are moved, on nodes that are able, and is not to be given up by these rights."""
+        awaited = (one for one in self._residents.by_uid.values() if one.instead_of)
+        given = {one.instead_of for one in awaited if any(right.may_take(one) for right in rights)}
+        there = ((one, self._picture.nodes.get(one.node)) for one in self._refuges if one.uid not in given)
+        kept = (one for one, known in there if known is not None and able[known.row])
+        return [KeptFor(queue=one.moved.queue, until=one.until + self._later) for one in kept]
+
+
 def _what_keeps(one: Resident, residents: Residents) -> str:
     """The group of one that can't go without the others."""
     waiter = one.waiter
@@ -128,41 +167,68 @@ def _and_more(name: str, others: int) -> str:
     return f"{name} and {others} more" if others else name
 
 
-def why_nobody_goes(found: Standoff, *, lacks: str, tried_all: bool, settings: QueueSettings) -> str:
+def why_nobody_goes(
+    found: Standoff,
+    *,
+    refuges: Sequence[KeptFor],
+    lacks: str,
+    tried_all: bool,
+    settings: QueueSettings,
+    named: bool,
+) -> str:
     """In words, each with how many; `lacks` is what queues would lack though all had gone, empty if that is room.
 
-    `tried_all` is whether all moves were tried that there are.
+    `tried_all` is whether all moves were tried that there are; of `refuges` nobody may take the room for it;
+    `named` is whether names of pods and budgets may be told.
 
     Empty where nobody might go by any right.
     """
-    said = [_kept(why, found, grace=settings.budget_grace) for why in Hindrance if found.kept.get(why)]
+    said = [_kept(why, found, grace=settings.budget_grace, named=named) for why in Hindrance if found.kept.get(why)]
     if found.able:
         pieces = "what they leave has no room for it in one piece, nor if others were moved"
         pieces += "" if tried_all else ", as far as was looked by now"
-        pieces += _stay_beside(found.beside)
+        pieces += _stay_beside(found.beside, named=named)
         but = f"that would not do: {lacks}" if lacks else pieces
         said.append(f"{counted(found.able, 'pod')} may go, and {but}")
+    if refuges:
+        said.append(_kept_for_moved(refuges))
     return "; ".join(said)
 
 
-def _stay_beside(beside: Sequence[Kept]) -> str:
+def _kept_for_moved(refuges: Sequence[KeptFor]) -> str:
+    pods, were = counted(len(refuges), "pod"), agreed(len(refuges), "was", "were")
+    until = second_time(max(one.until for one in refuges))
+    whose = _of_queues(one.queue for one in refuges)
+    return f"room is kept until {until} at the latest for the next of {pods} {whose} that {were} moved"
+
+
+def _stay_beside(beside: Sequence[Kept], *, named: bool) -> str:
     if not beside:
         return ""
     (first, why), count = (beside[0].who.waiter.pod.key, beside[0].why.value), len(beside)
+    if not named:
+        whys = ", ".join(sorted({one.why.value for one in beside}))
+        whose = _of_queues(one.who.queue for one in beside)
+        return f"; on the same GPUs {agreed(count, 'stays', 'stay')} {counted(count, 'pod')} {whose} ({whys})"
     return f"; on the same GPUs {agreed(count, 'stays', 'stay')} {_and_more(f'{first} ({why})', count - 1)}"
 
 
-def _told_of_budgets(names: Sequence[str], *, grace: float) -> str:
+def _of_queues(queues: Iterable[str]) -> str:
+    first, *others = sorted(set(queues))
+    return f"of {'queues' if others else 'queue'} {_and_more(first, len(others))}"
+
+
+def _told_of_budgets(budgets: str, *, grace: float) -> str:
     """Who can do what: whose it is may raise it, and where the operator says so whoever waits need only wait."""
     until = f"else it is set aside {grace:.0f} s after it was first in the way ({SETTING})"
     never = f"and it is never set aside ({SETTING} is 0)"
-    budget = _and_more(names[0], len(names) - 1)
-    return f"PodDisruptionBudget {budget}: whose it is may raise it, {until if grace else never}"
+    return f"{budgets}: whose it is may raise it, {until if grace else never}"
 
 
-def _kept(why: Hindrance, found: Standoff, *, grace: float) -> str:
+def _kept(why: Hindrance, found: Standoff, *, grace: float, named: bool) -> str:
     who, until = found.kept[why], found.until.get(why)
-    count, first = len(who), _first(who)
+    count, whose = len(who), _of_queues(one.queue for one in who)
+    first = _first(who) if named else whose
     pods, are = counted(count, "pod"), agreed(count, "is", "are")
     when = "" if until is None else second_time(until)
     match why:
@@ -182,6 +248,8 @@ def _kept(why: Hindrance, found: Standoff, *, grace: float) -> str:
             gone = f"{agreed(count, 'has', 'have')} been asked to go, and {are} there still"
             return f"{pods} {gone} ({first}: the kubelet of node {node} is to end it)"
         case Hindrance.BUDGET:
-            return f"{pods} {are} kept by {_told_of_budgets(found.budgets, grace=grace)}"
+            by_name = f"PodDisruptionBudget {_and_more(found.budgets[0], len(found.budgets) - 1)}"
+            budgets = by_name if named else f"a PodDisruptionBudget {whose}"
+            return f"{pods} {are} kept by {_told_of_budgets(budgets, grace=grace)}"
         case Hindrance.GROUP:
-            return f"{pods} {are} of groups that can't go as a whole now ({found.group})"
+            return f"{pods} {are} of groups that can't go as a whole now ({found.group if named else whose})"

@@ -39,7 +39,9 @@ def halves(cluster: ClusterHarness) -> Iterator[dict[str, NodeHalf]]:
 @pytest.fixture(scope="package")
 def centre(cluster: ClusterHarness, halves: dict[str, NodeHalf]) -> Iterator[CentreHalf]:  # noqa: ARG001 - comes first
     """The centre with one replica."""
-    half = CentreHalf(cluster, ALIQUOT_SCHEDULER_PROMISE=str(PROMISE))
+    # Where it is so, one test says.
+    denied = {"ALIQUOT_SCHEDULER_EVICTIONS_DENIED": "true"}
+    half = CentreHalf(cluster, ALIQUOT_SCHEDULER_PROMISE=str(PROMISE), **denied)
     half.start()
     yield half
     half.stop()

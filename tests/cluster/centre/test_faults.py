@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ import pytest
 from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE
 from aliquot_scheduler.admission.sparing import NOBODY_GOES
-from aliquot_scheduler.deciding.desk import Said
+from aliquot_scheduler.deciding.missed import Said
 from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.charts import template
@@ -179,35 +179,43 @@ def test_a_high_priority_without_slices_evicts_nobody_who_has_one(
 def test_a_kube_scheduler_that_can_t_be_told_to_ask_evicts_nobody_who_has_a_slice(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
-    """Where the values say evictionByPriority: Deny; it does not try again and again, and what it told goes with it.
+    """As it is installed; it does not try again and again, and what it told goes with it.
 
-    While no replica answers it evicts as ever. A slice holds 60 % of a node's CPU.
+    For what runs the cluster it evicts, and while no replica answers as ever. A slice holds 60 % of a node's CPU.
     """
     high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "aliquot-test-high"}}
     cluster.apply({**high, "value": 1_000_000})
     node = cluster.api.get("/api/v1/nodes/node1")
     held = asking("slice", namespace, 400, 100_000, lasting=True, nodeSelector={ZONE: "node1"})
-    kept = _running(cluster, held, _milli_cpu(node) * 6 // 10)
+    milli = _milli_cpu(node) * 6 // 10
+    kept = _running(cluster, held, milli)
     centre.point_scheduler_at(centre.replicas[0], spared=False)
     try:
         with _denied(cluster, centre, kept), cluster.namespace("tenant-b") as tenant:
             before = len(centre.logged(SPARED))
 
-            def important(name: str) -> Json:
-                wanted = pod(name, stays(), namespace=tenant, priorityClassName="aliquot-test-high")
+            def important(name: str, *, where: str = tenant, kind: str = "aliquot-test-high") -> Json:
+                wanted = pod(name, stays(), namespace=where, priorityClassName=kind)
                 wanted["spec"]["nodeSelector"] = {ZONE: "node1"}
-                return cluster.create_pod(_requesting(wanted, _milli_cpu(node) * 6 // 10))
+                return cluster.create_pod(_requesting(wanted, milli))
 
             more = important("more")
             cluster.wait_for("it to be refused", lambda: centre.logged(SPARED)[before:] or None)
             cluster.wait_for("it to be nominated", lambda: cluster.current(more)["status"].get("nominatedNodeName"))
+            chosen = {"fieldSelector": "reason=NobodyEvicted,involvedObject.name=more"}
+            said = cluster.wait_for(
+                "it to be told why", lambda: cluster.api.items(f"/api/v1/namespaces/{tenant}/events", **chosen)
+            )
+            assert "chosen node node1 for it, and may not evict 1 pod with slices there" in said[0]["message"]
             told = cluster.current(kept)
             assert "deletionTimestamp" not in told["metadata"]
             assert "DisruptionTarget" not in {one["type"] for one in told["status"]["conditions"]}
-            centre.replicas[0].process.stop()
             assert len(centre.logged(SPARED)[before:]) <= 3
+            _evict_for_the_system(cluster, centre, important)
             # What is nominated there counts for the next one.
             cluster.delete(more, gracePeriodSeconds=0)
+            _running(cluster, {**held, "metadata": {**held["metadata"], "name": "another"}}, milli)
+            centre.replicas[0].process.stop()
             cluster.wait_for_phase(important("again"), "Running", timeout=90)
     finally:
         if not centre.replicas[0].process.running:
@@ -215,11 +223,31 @@ def test_a_kube_scheduler_that_can_t_be_told_to_ask_evicts_nobody_who_has_a_slic
         centre.point_scheduler_at(centre.replicas[0])
 
 
+def _evict_for_the_system(cluster: ClusterHarness, centre: CentreHalf, important: Callable[..., Json]) -> None:
+    """It is looked at in vain before: then only its nomination says that somebody goes for it.
+
+    That is written beside what the webhook is asked about.
+    """
+    node = "/api/v1/nodes/node1"
+    cluster.api.patch(node, {"spec": {"unschedulable": True}})
+    system = important("aliquot-test-system", where="kube-system", kind="system-cluster-critical")
+    try:
+        cluster.wait_for("it to be looked at", lambda: _unschedulable(cluster, system))
+        assert not cluster.current(system)["status"].get("nominatedNodeName")
+        cluster.api.patch(node, {"spec": {"unschedulable": None}})
+        # kube-scheduler looks again by itself after five minutes.
+        cluster.wait_for_phase(system, "Running", timeout=90)
+        assert centre.logged("goes for a pod that runs the cluster")[-1]["for"].endswith("/aliquot-test-system")
+    finally:
+        cluster.api.patch(node, {"spec": {"unschedulable": None}})
+        cluster.delete(system, gracePeriodSeconds=0)
+
+
 @contextmanager
 def _denied(cluster: ClusterHarness, centre: CentreHalf, kept: Json) -> Iterator[None]:
     """The webhook of daemonset/chart for that is in force, and asks the centre's first replica."""
     name, authority = "ValidatingWebhookConfiguration", base64.b64encode(centre.authority.read_bytes()).decode()
-    (found,) = (one for one in template({"evictionByPriority": "Deny"}) if one["kind"] == name)
+    (found,) = (one for one in template({}) if one["kind"] == name)
     (webhook,) = (one for one in found["webhooks"] if one["name"] == "evictions.aliquot.dev")
     path = webhook["clientConfig"]["service"]["path"]
     url = f"https://{LOOPBACK}:{centre.replicas[0].port}{path}"

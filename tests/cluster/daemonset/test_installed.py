@@ -59,6 +59,20 @@ def test_a_granted_pod_runs_on_each_node(
     assert cluster.logs(done) == f"{installed.gpu(node, 3)} 5 100\n"
 
 
+def test_an_endpoint_is_seen_to_turn(cluster: ClusterHarness, installed: Installed) -> None:
+    """The kubelet's own probe finds what it touches, with the image's own Python."""
+
+    def are_ready() -> bool:
+        pods = installed.pods(ENDPOINT)
+        assert all("readinessProbe" in pod["spec"]["containers"][0] for pod in pods)
+        said = [
+            each["status"] for pod in pods for each in pod["status"].get("conditions", ()) if each["type"] == "Ready"
+        ]
+        return said == ["True"] * len(cluster.nodes)
+
+    cluster.wait_for("the endpoints to be ready", are_ready)
+
+
 def test_a_rollout_of_the_agents_fails_no_pod_that_arrives(
     cluster: ClusterHarness, installed: Installed, namespace: str
 ) -> None:

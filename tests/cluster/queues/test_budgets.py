@@ -76,13 +76,6 @@ def budget(namespace: str, *, least: int) -> Json:
     }
 
 
-def runs(centre: PlayedCentre, pod: Json) -> None:
-    """Say of a bound pod that it does, and is ready: budgets are about no others."""
-    now = centre.cluster.current(pod)
-    conditions = [*now["status"]["conditions"], {"type": "Ready", "status": "True"}]
-    centre.api.patch(f"{centre.api.path_of(pod)}/status", {"status": {"phase": "Running", "conditions": conditions}})
-
-
 def allows(centre: PlayedCentre, namespace: str) -> int:
     """How many may go, as the controller manager has written."""
     now = centre.cluster.current(budget(namespace, least=0))
@@ -97,9 +90,9 @@ def test_an_eviction_that_a_budget_refuses_takes_another_instead(cluster: Cluste
         # The first is the least harm by far.
         for number, compute in enumerate((40, 100, 100, 100)):
             asks = {"compute": str(compute), "memory": "1000"}
-            made = cluster.create_pod(asking(f"b{number}", borrows, asks, labels={} if number else MINE))
+            cluster.create_pod(asking(f"b{number}", borrows, asks, labels={} if number else MINE))
             centre.settled({borrows: 40 + 100 * number})
-            runs(centre, made)
+            centre.runs(borrows)
         cluster.wait_for("the budget to allow one", lambda: allows(centre, borrows) == 1)
         with kept_waiting(centre, "b0", borrows) as door:
             cluster.create_pod(asking("owner", lends, {"compute": "100", "memory": "1000"}))

@@ -32,9 +32,9 @@ def home(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
-def priority_class(value: int) -> Json:
+def priority_class(value: int, *, name: str = "") -> Json:
     """The PriorityClass of a number."""
-    meta = {"name": f"priority-{value}"}
+    meta = {"name": name or f"priority-{value}"}
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
 
 
@@ -188,7 +188,7 @@ def test_a_leader_killed_before_a_gate_is_lifted_costs_nothing(cluster: ClusterH
 def test_a_budget_of_a_borrower_s_own_keeps_for_a_while_what_it_borrowed(
     cluster: ClusterHarness, centre: PlayedCentre
 ) -> None:
-    """The owner is told of it by name; then one is deleted, nobody twice, and what is freed is kept for the owner."""
+    """The owner is told of it; then one is deleted, nobody twice, and what is freed is kept for the owner."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -200,9 +200,10 @@ def test_a_budget_of_a_borrower_s_own_keeps_for_a_while_what_it_borrowed(
         for number in range(4):
             cluster.create_pod(asking(f"b{number}", "borrower-1", {"compute": "100", "memory": "1000"}))
             centre.settled({"borrower-1": 100 * (number + 1)})
+        centre.runs("borrower-1")
         with centre.applied([budget]):
             cluster.create_pod(asking("o", "owner-1", {"compute": "100", "memory": "1000"}))
-            kept = "4 pods are kept by PodDisruptionBudget borrower-1/all"
+            kept = "4 pods are kept by a PodDisruptionBudget of queue borrower"
             cluster.wait_for("the reason to be told", lambda: any(kept in why for why in whys(centre, "owner-1")))
             cluster.wait_for("one to be deleted", lambda: len(centre.leaving("borrower-1")) == 1, timeout=60)
             cluster.wait_for("it to be told so", lambda: reason(centre, "owner-1") == "MakingRoom")

@@ -12,8 +12,8 @@ from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise, Promises
+from aliquot_scheduler.picture.grants import Grants
 from aliquot_scheduler.picture.host_room import OWN, UNTOLD, HostRoom
-from aliquot_scheduler.picture.picture import Picture
 from simulation.universe.planted import Plant
 from simulation.universe.town import TownScale
 from simulation.universe.workload import Habits
@@ -61,12 +61,12 @@ def take_silence_for_a_no(patch: pytest.MonkeyPatch) -> None:
 
 def take_deletion_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """A pod that is to go holds nothing any more."""
-    real = Picture.granted
+    real = Grants.held
 
-    def granted(self: Picture, pod: Pod) -> Any:
+    def held(self: Grants, pod: Pod) -> Any:
         return {} if pod.metadata.deletion_timestamp else real(self, pod)
 
-    patch.setattr(Picture, "granted", granted)
+    patch.setattr(Grants, "held", held)
 
 
 def tell_nobody_again(patch: pytest.MonkeyPatch) -> None:

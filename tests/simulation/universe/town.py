@@ -5,7 +5,8 @@ Nodes, users and network are those of `World`; pods come in gated, and nobody bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -50,6 +51,14 @@ class TownScale(Scale, frozen=True, kw_only=True):
     centre_faults: Mapping[str, float] = msgspec.field(default_factory=dict)
     habits: Habits = HONEST
     again: str = "ALIQUOT_SEED={seed} pytest tests/simulation/test_seeds_of_towns.py"
+
+
+class Latecomer(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that joins later, and who breaks it, and who says where it would have room."""
+
+    node: SimNode
+    placer: Placer
+    faults: Faults
 
 
 class Seat:
@@ -177,13 +186,35 @@ class Town(Run):
             node.kubelet.start()
         self.scheduler.start()
 
+    def hold_back(self) -> Latecomer:
+        """The last node, which is not there in the beginning."""
+        return Latecomer(node=self.nodes.pop(), placer=self.placers.pop(), faults=self.faults.pop())
+
+    async def join(self, late: Latecomer) -> None:
+        """It is there from now on, as a cluster autoscaler brings one; its agent is not started yet."""
+        await self.api.create(NODES, {"metadata": {"name": late.node.name}})
+        late.node.endpoint.start()
+        late.node.kubelet.start()
+        self.nodes.append(late.node)
+        self.placers.append(late.placer)
+        self.faults.append(late.faults)
+        self.trace(f"{late.node.name} joins")
+
+    def parts(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What users do, and what breaks."""
+        scale, centre = self.scale, self.centre_faults
+        yield self.workload.run()
+        yield centre.run(every=scale.centre_faults_every)
+        for replica in self.replicas:
+            yield centre.keep(replica)
+        for one in self.faults:
+            yield one.run(every=scale.faults_every)
+            yield one.keep_agent()
+
     async def _live(self) -> None:
         await self.furnish()
         scale, centre = self.scale, self.centre_faults
-        parts = [self.workload.run(), centre.run(every=scale.centre_faults_every)]
-        parts += [centre.keep(replica) for replica in self.replicas]
-        parts += [part for one in self.faults for part in (one.run(every=scale.faults_every), one.keep_agent())]
-        await self.live_through(parts, seconds=scale.seconds)
+        await self.live_through(list(self.parts()), seconds=scale.seconds)
         self.trace("all faults end")
         for one in self.faults:
             await one.mend()

@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
+from aliquot_core.inventory import model_names
 from aliquot_core.names import Names
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.resources import LEASES, NAMESPACES, queues_of
 from aliquot_kube.transport import Question
-from aliquot_scheduler.admission.landscape import Landscape, told_contexts
+from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.picture.there import There
+from aliquot_scheduler.admission.told_there import MOST_MODELS, there_as_told, told_there
+from aliquot_scheduler.admission.validation import judge
+from aliquot_scheduler.picture.there import There, there_in
+from support.admitting import container, decoded, written
+from support.centre import gpus, make_node, picture_with
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 
@@ -136,7 +141,80 @@ async def test_a_follower_knows_of_contexts_what_the_leader_says(stage: Stage) -
     words = ("512", "0", "300 512", "", "-1", "a lot", "9" * 5_000, "1 " * 5_000)
     heard = [[512], [0], [300, 512], [], [], [], [], [1, 1]]
     assert [await told(at, said) for at, said in enumerate(words, start=5)] == heard
-    settings = AdmissionSettings(least_memory=300)
-    told_by_leader = [told_contexts(There(contexts=one), settings=settings) for one in ([], [None], [None, 512], [512])]
+    told_by_leader = [said_of(There(contexts=one))[NAMES.context] for one in ([], [None], [None, 512], [512])]
     assert told_by_leader == ["", "", "300 512", "512"]
-    assert told_contexts(None, settings=settings) == ""
+
+
+async def test_a_follower_warns_of_models_and_memory_as_the_leader_does(stage: Stage) -> None:
+    """What no GPU is, and more than any has; nodes and uuids the leader alone knows."""
+    nodes = [
+        make_node("n1", [*gpus("n1", 1), *gpus("n1b", 1, memory=20_000)]),
+        make_node("n2", gpus("n2", 1, model="NVIDIA L4", memory=24_000)),
+    ]
+    leader = there_in(picture_with(*nodes))
+    lease = thing("pace", 5)
+    lease["metadata"]["annotations"] = said_of(leader)
+    stage.watches.tell(PACE, "MODIFIED", lease)
+    await stage.clock.advance(0.0)
+    follower = stage.landscape.there()
+    assert follower.memory() == leader.memory()
+    asked = [
+        written(container(compute="30"), notes={"gpu-model": "H1000"}),
+        written(container(compute="30", memory="900000")),
+        written(container(compute="30", memory="30000"), notes={"gpu-model": "L4"}),
+        written(container(compute="30", memory="30000"), notes={"gpu-model": "!L4"}),
+    ]
+    said = [judge(decoded(pod), names=NAMES, settings=AdmissionSettings(), there=follower).warnings for pod in asked]
+    assert [len(one) for one in said] == [1, 1, 1, 0]
+    assert "no GPU of this cluster will do; there are" in said[0][0]
+    assert "the largest that it may have has" in said[1][0]
+    assert said == [
+        judge(decoded(pod), names=NAMES, settings=AdmissionSettings(), there=leader).warnings for pod in asked
+    ]
+
+
+NAME = "NVIDIA L4"
+TOLD: dict[str, tuple[str, dict[tuple[str, ...], int]]] = {
+    "nothing": ("", {}),
+    "one": (f'{{"{NAME}": 24000}}', {model_names(NAME): 24_000}),
+    "one that can't be given": (f'{{"{NAME}": 0}}', {model_names(NAME): 0}),
+    "no JSON": ("{", {}),
+    "a list": ('["NVIDIA L4"]', {}),
+    "less than nothing": (f'{{"{NAME}": -1}}', {}),
+    "what no GPU has": (f'{{"{NAME}": 1000000000}}', {}),
+    "words": (f'{{"{NAME}": "24000"}}', {}),
+    "too deep": ("[" * 5_000, {}),
+    "too long": (json.dumps({"x" * 9_000: 1}), {}),
+    "too many": (json.dumps({str(number): 1 for number in range(MOST_MODELS + 1)}), {}),
+    "as many as may be": (
+        json.dumps({str(number): 1 for number in range(MOST_MODELS)}),
+        {model_names(str(number)): 1 for number in range(MOST_MODELS)},
+    ),
+}
+
+
+@pytest.mark.parametrize("row", TOLD)
+def test_of_what_is_not_understood_nothing_is_known(row: str) -> None:
+    """A leader of another version may say anything."""
+    said, known = TOLD[row]
+    there = there_as_told({NAMES.models: said}, names=NAMES)
+    assert (dict(there.memory()), tuple(there.models)) == (known, tuple(known))
+
+
+@pytest.mark.parametrize(("names", "told"), [(["x" * 60] * 64, True), (["x"] * 65, False), (["x" * 300] * 64, False)])
+def test_of_too_many_models_none_is_told(names: list[str], told: bool) -> None:  # noqa: FBT001 - a column
+    """Who knew but some of them would warn of the others."""
+    models = [model_names(f"{name}{number}") for number, name in enumerate(names)]
+    said = said_of(There(models=models, memory=lambda: dict.fromkeys(models, 9)))[NAMES.models]
+    assert bool(said) is told
+    assert len(there_as_told({NAMES.models: said}, names=NAMES).models) == (len(names) if told else 0)
+
+
+def said_of(there: There | None) -> dict[str, str]:
+    """What a leader writes on its Lease."""
+    return told_there(there, names=NAMES, settings=AdmissionSettings(least_memory=300))
+
+
+def test_who_knows_nothing_says_nothing() -> None:
+    """And takes back what was said before."""
+    assert said_of(None) == said_of(There()) == {NAMES.context: "", NAMES.models: ""}

@@ -10,6 +10,8 @@ import yaml
 from aliquot_core.cel.compiling import compile_cel
 from aliquot_core.names import Names
 from aliquot_scheduler.admission.routes import MUTATE, VALIDATE, VALIDATE_QUEUE
+from aliquot_scheduler.admission.sparing import PATIENCE as SPARES_WITHIN
+from aliquot_scheduler.admission.sparing import SPARE
 from support.admitting import Json
 
 MANIFESTS = Path(__file__).parents[3] / "daemonset" / "manifests"
@@ -24,13 +26,21 @@ def webhooks() -> dict[str, Json]:
 
 def test_each_webhook_asks_the_address_that_answers() -> None:
     """In Aliquot's own namespace, which is never asked about: the centre must be able to start."""
-    paths = {"mutate.aliquot.dev": MUTATE, "validate.aliquot.dev": VALIDATE, "queues.aliquot.dev": VALIDATE_QUEUE}
+    paths = {
+        "mutate.aliquot.dev": MUTATE,
+        "validate.aliquot.dev": VALIDATE,
+        EVICTIONS: SPARE,
+        "queues.aliquot.dev": VALIDATE_QUEUE,
+    }
     assert {kind: each["clientConfig"]["service"]["path"] for kind, each in webhooks().items()} == paths
     for name, each in webhooks().items():
         assert each["clientConfig"]["service"]["namespace"] == NAMES.namespace
-        assert each["failurePolicy"] == "Fail"
-        if name == "queues.aliquot.dev":
-            continue  # queues lie in no namespace
+        assert each["failurePolicy"] == ("Ignore" if name == EVICTIONS else "Fail")
+        if name == EVICTIONS:
+            # It outlasts what the centre may take, so that nobody goes for that it is slow.
+            assert each["timeoutSeconds"] > SPARES_WITHIN
+        if name in {"queues.aliquot.dev", EVICTIONS}:
+            continue  # queues lie in no namespace, and slices are spared in all
         (spared,) = each["namespaceSelector"]["matchExpressions"]
         assert spared == {
             "key": "kubernetes.io/metadata.name",
@@ -44,6 +54,7 @@ def test_a_limit_range_has_not_the_last_word() -> None:
     assert webhooks()["mutate.aliquot.dev"]["reinvocationPolicy"] == "IfNeeded"
 
 
+EVICTIONS = "evictions.aliquot.dev"
 ASKS: Json = {"resources": {"limits": {NAMES.compute: "30"}}}
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
 
 import pytest
 
+from aliquot_core.objects import Pod
+from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.review import LONGEST_LOGGED, MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.sparing import NOBODY_GOES, spare
+from aliquot_scheduler.admission.sparing import NOBODY_GOES, PATIENCE, SPARE, Spared, Sparing
+from aliquot_scheduler.centre.binder import NotReadyError
+from aliquot_scheduler.extender.forwarding import LeadersAnswer, NotSentError
 from support import admitting
-from support.centre import NAMES
+from support.centre import NAMES, make_pod
 
 SLICE = {"name": "main", "resources": {"limits": {NAMES.compute: "30"}}}
 
@@ -31,25 +36,165 @@ def review(operation: str, container: dict[str, Any]) -> bytes:
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
 
 
+DNS = make_pod("dns", {"name": "main"})
+UNREACHABLE = NotSentError("the leader can't be reached", where=SPARE)
+BLIND = NotReadyError("nothing was heard of pods for 151 s", where="centre")
+
+
+class Leading:
+    """Stands for a leader's knowledge, and for the way to the leader; both note what they were asked."""
+
+    def __init__(self, *, leads: bool = True, known: Pod | Exception | None = None, passed: Any = None) -> None:
+        self.leads, self.known, self.passed = leads, known, passed
+        self.asked: list[str] = []
+
+    async def one_for(self, victim: Pod) -> Pod | None:
+        """Answer, or fail."""
+        self.asked.append(f"here: {victim.metadata.name}")
+        if isinstance(self.known, Exception):
+            raise self.known
+        return self.known
+
+    async def forward(self, path: str, body: bytes) -> LeadersAnswer | None:
+        """Pass on; an answer is made of the status and the body that were given."""
+        self.asked.append(f"leader: {path}")
+        assert json.loads(body)["request"]["uid"] == "u"
+        if isinstance(self.passed, Exception):
+            raise self.passed
+        if self.passed is None:
+            return None
+        status, said = self.passed
+        return LeadersAnswer(status=status, body=said, content_type="application/json")
+
+    def sparing(self) -> Sparing:
+        """That asks it."""
+        return Sparing(
+            names=NAMES,
+            leads=lambda: self.leads,
+            one_for=self.one_for,
+            forward=self.forward,
+            clock=SystemClock(),
+            # Shorter than until it asks again.
+            patience=0.05,
+        )
+
+
+def said(spared: Spared) -> dict[str, Any]:
+    """What the API server reads."""
+    response: dict[str, Any] = json.loads(spared.answer)["response"]
+    assert response["uid"] == "u"
+    return response
+
+
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
-def test_whoever_has_slices_is_said_not_to_be_there(operation: str) -> None:
+async def test_whoever_has_slices_is_said_not_to_be_there(operation: str) -> None:
     """Of any other refusal kube-scheduler tries again at once, for ever."""
-    said = json.loads(spare(review(operation, SLICE), names=NAMES))["response"]
-    assert said["uid"] == "u"
-    assert said["allowed"] is False
-    assert said["status"] == {"status": "Failure", "code": 404, "reason": "NotFound", "message": NOBODY_GOES}
+    spared = await Leading().sparing().answer(review(operation, SLICE))
+    response = said(spared)
+    assert response["allowed"] is False
+    assert response["status"] == {"status": "Failure", "code": 404, "reason": "NotFound", "message": NOBODY_GOES}
+    assert spared.judged
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
-def test_whoever_has_none_goes(operation: str) -> None:
-    """As ever."""
-    assert json.loads(spare(review(operation, {"name": "main"}), names=NAMES))["response"]["allowed"] is True
+async def test_whoever_has_none_goes(operation: str) -> None:
+    """As ever, and nobody is asked."""
+    leading = Leading(leads=False)
+    assert said(await leading.sparing().answer(review(operation, {"name": "main"})))["allowed"] is True
+    assert leading.asked == []
 
 
-def test_what_no_api_server_sends_is_told_apart() -> None:
+async def test_what_a_later_api_server_says_beside_is_passed_over() -> None:
+    """Of the review, of who asks and of the pod."""
+    asked, more = json.loads(review("DELETE", SLICE)), {"later": {"more": [1]}}
+    asked["request"] |= more
+    for part in ("userInfo", "oldObject"):
+        asked["request"][part] |= more
+    sparing = Leading().sparing()
+    assert await sparing.answer(json.dumps(asked | more).encode()) == await sparing.answer(review("DELETE", SLICE))
+
+
+async def test_for_what_runs_the_cluster_he_goes(caplog: pytest.LogCaptureFixture) -> None:
+    """And it is told for whom."""
+    with caplog.at_level(logging.INFO):
+        spared = await Leading(known=DNS).sparing().answer(review("DELETE", SLICE))
+    assert (said(spared)["allowed"], spared.judged) == (True, True)
+    (line,) = caplog.records
+    assert (line.message, vars(line)["pod"], vars(line)["for"]) == (
+        *("goes for a pod that runs the cluster", "team/p", "team/pod-dns"),
+    )
+
+
+REFUSES = json.dumps({"response": {"uid": "u", "allowed": False}}).encode()
+ALLOWS = json.dumps({"response": {"uid": "u", "allowed": True}}).encode()
+# Who is asked, by whom, and what comes of it: whether it goes, whether that was judged, and whom that asked.
+ASKED: dict[str, tuple[Leading, str, bool, bool, list[str]]] = {
+    "the leader knows nothing": (Leading(known=BLIND), "", True, False, ["here: p"]),
+    "the leader, by a follower": (Leading(), "follower", False, True, ["here: p"]),
+    "a follower; the leader refuses": (
+        *(Leading(leads=False, passed=(200, REFUSES)), "", False, True, ["leader: /spare"]),
+    ),
+    "a follower; the leader allows": (
+        *(Leading(leads=False, passed=(200, ALLOWS)), "", True, True, ["leader: /spare"]),
+    ),
+    "a follower; nobody answers": (*(Leading(leads=False, passed=UNREACHABLE), "", True, False, ["leader: /spare"]),),
+    "a follower; the leader is crowded": (
+        *(Leading(leads=False, passed=(503, REFUSES)), "", True, False, ["leader: /spare"]),
+    ),
+    "a follower; the leader says nonsense": (
+        *(Leading(leads=False, passed=(200, b"{}")), "", True, False, ["leader: /spare"]),
+    ),
+    "a follower that has become the leader": (Leading(leads=False), "", False, True, ["leader: /spare", "here: p"]),
+    "a follower, by another": (Leading(leads=False, passed=(200, REFUSES)), "another", True, False, []),
+}
+
+
+@pytest.mark.parametrize("row", ASKED)
+async def test_who_can_t_be_judged_goes(row: str) -> None:
+    """Which is said, and is as if nobody were there; what was passed on is not passed on again."""
+    leading, hop, goes, judged, asked = ASKED[row]
+    leading.asked.clear()
+    spared = await leading.sparing().answer(review("UPDATE", SLICE), hop=hop)
+    assert (said(spared)["allowed"], spared.judged, leading.asked) == (goes, judged, asked)
+
+
+@pytest.mark.parametrize("knew", [Leading(known=BLIND), Leading(leads=False, passed=UNREACHABLE)])
+async def test_while_a_leader_follows_another_nobody_goes_unjudged(knew: Leading) -> None:
+    """One begins within the second, here or elsewhere, and knows soon after."""
+
+    class Meanwhile(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            assert 0 < seconds < PATIENCE / 4
+            knew.leads, knew.known = True, None
+
+    sparing = Sparing(
+        names=NAMES, leads=lambda: knew.leads, one_for=knew.one_for, forward=knew.forward, clock=Meanwhile()
+    )
+    spared = await sparing.answer(review("DELETE", SLICE))
+    assert (said(spared)["allowed"], spared.judged) == (False, True)
+
+
+async def test_a_leader_that_hangs_is_not_waited_for_longer_than_the_api_server_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else nobody would be told why the victim went."""
+
+    async def hangs(_path: str, _body: bytes) -> LeadersAnswer | None:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def never(_: Pod) -> Pod | None:
+        raise AssertionError
+
+    sparing = Sparing(names=NAMES, leads=lambda: False, one_for=never, forward=hangs, clock=SystemClock(), patience=0.0)
+    spared = await sparing.answer(review("DELETE", SLICE))
+    assert (said(spared)["allowed"], spared.judged) == (True, False)
+    assert "no answer within" in caplog.records[0].message
+
+
+async def test_what_no_api_server_sends_is_told_apart() -> None:
     """Whoever sends it reads why."""
     with pytest.raises(MalformedReviewError):
-        spare(review("CREATE", SLICE), names=NAMES)
+        await Leading().sparing().answer(review("CREATE", SLICE))
 
 
 async def test_whatever_names_he_gives_a_caller_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,7 +207,7 @@ async def test_whatever_names_he_gives_a_caller_fills_no_log(caplog: pytest.LogC
     wrong["metadata"]["name"] = long
     admission = Admission(names=NAMES, settings=AdmissionSettings())
     with caplog.at_level(logging.INFO):
-        spare(json.dumps(asked).encode(), names=NAMES)
+        await Leading().sparing().answer(json.dumps(asked).encode())
         admission.mutating(admitting.review(wrong, user=long))
         await admission.validating(admitting.review(wrong, user=long))
     kept, *refused = caplog.records

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ServerTroubleError
@@ -25,8 +26,11 @@ from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outc
 from aliquot_scheduler.admission.review import LONGEST_WARNING, MOST_PROBLEMS, MalformedReviewError
 from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, VALIDATE_QUEUE, admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
+from aliquot_scheduler.admission.sparing import SPARE, Sparing
+from aliquot_scheduler.extender.forwarding import LeadersAnswer, NotSentError
 from aliquot_scheduler.picture.there import There
 from aliquot_scheduler.web.bodies import SMALL, BodyRoom
+from aliquot_scheduler.web.heads import HOP
 from support.admitting import NAMES, Json, answered, container, mutated, review, written
 
 ADDRESSES = (MUTATE, VALIDATE)
@@ -343,13 +347,33 @@ async def base(registry: CollectorRegistry) -> AsyncIterator[str]:
         yield address
 
 
+async def no_leader(path: str, _: bytes) -> LeadersAnswer | None:
+    """Stands for a way to the leader, where there is none."""
+    raise NotSentError("no replica of the centre leads just now", where=path)
+
+
+async def nobody_waits(_: Pod) -> Pod | None:
+    """Stands for a leader that knows nobody who runs the cluster and waits."""
+    return None
+
+
+NOBODY_LEADS = Sparing(
+    names=NAMES, leads=lambda: False, one_for=nobody_waits, forward=no_leader, clock=SystemClock(), patience=0.05
+)
+
+
 @asynccontextmanager
 async def served(
-    answering: Admission, registry: CollectorRegistry, *, room: BodyRoom | None = None
+    answering: Admission,
+    registry: CollectorRegistry,
+    *,
+    sparing: Sparing = NOBODY_LEADS,
+    room: BodyRoom | None = None,
 ) -> AsyncIterator[str]:
     """A server on a free port of loopback; its own limit on bodies is far lower than the webhook's."""
     app = web.Application(client_max_size=1024)
-    app.add_routes(admission_routes(answering, metrics=AdmissionMetrics(registry), clock=SystemClock(), room=room))
+    metrics = AdmissionMetrics(registry)
+    app.add_routes(admission_routes(answering, sparing=sparing, metrics=metrics, clock=SystemClock(), room=room))
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -371,6 +395,28 @@ async def test_the_two_addresses_answer(base: str) -> None:
     assert (status, "patch" in answer["response"]) == (200, True)
     status, answer = await post(f"{base}{VALIDATE}", review(ASKS))
     assert (status, answer["response"]["allowed"]) == (200, False)
+
+
+async def test_an_eviction_that_nobody_could_judge_is_counted_apart(registry: CollectorRegistry) -> None:
+    """And who is told by a replica that it was asked first asks no other."""
+    forwarded: list[str] = []
+
+    async def refusing(path: str, _: bytes) -> LeadersAnswer | None:
+        forwarded.append(path)
+        said = {"response": {"uid": "u", "allowed": False}}
+        return LeadersAnswer(status=200, body=json.dumps(said).encode(), content_type="application/json")
+
+    follower = Sparing(names=NAMES, leads=lambda: False, one_for=nobody_waits, forward=refusing, clock=SystemClock())
+    asked: Json = {"uid": "u", "operation": "DELETE", "oldObject": ASKS}
+    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+    async with served(admission(), registry, sparing=follower) as base, aiohttp.ClientSession() as session:
+        allowed = []
+        for heads in ({}, {HOP: "another"}):
+            async with session.post(f"{base}{SPARE}?timeout=3s", data=body, headers=heads) as response:
+                allowed.append((await response.json())["response"]["allowed"])
+    assert (allowed, forwarded) == ([False, True], [SPARE])
+    counts = [ended(registry, Endpoint.SPARE, one) for one in (Outcome.REFUSED, Outcome.UNJUDGED, Outcome.ALLOWED)]
+    assert counts == [1, 1, 0]
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -483,4 +529,5 @@ async def test_each_question_is_counted_by_how_it_ended(base: str, registry: Col
         Outcome.MALFORMED: 2.0,
         Outcome.FAILED: 0.0,
         Outcome.CROWDED: 0.0,
+        Outcome.UNJUDGED: 0.0,
     }

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from aliquot_core.claims import Claim
+from aliquot_core.quantities import MiB, Percent
+from aliquot_core.request import parse_request
+from aliquot_scheduler.fit.demand import demand_of
+from aliquot_scheduler.fit.finder import Finder
+from aliquot_scheduler.fit.finding import NodeCause
+from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from support.centre import NAMES, Asked, asks, counting
+from support.centre import NAMES, Asked, asks, counting, gpus, make_node, picture_with
 from support.counting_stage import counted, falls_sick, said, staged
 from support.queue_stage import Stage, queue
 from support.reclaim_stage import ReclaimStage
@@ -151,3 +160,42 @@ def test_who_waits_since_a_kubelet_offers_less_than_its_gpus_have_is_told_so(
     stage.submit("q", *asked)
     assert stage.round() == []
     assert said(stage, "q")[1].partition(": ")[2] == why
+
+
+# --- decisions beside words ------------------------------------------------------------------------------------------
+def test_a_decision_works_out_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of hundreds of short nodes the sentences take longer than all else, and who is let in hears none."""
+    picture = picture_with(*(counting(make_node(name, gpus(name, 1))) for name in ("n1", "n2", "n3")))
+    picture.pod_lies(asks("stray", 80, 1_000, spec={"nodeName": "n1"}))
+    itself = asks("p", 60, 1_000)
+    finder, demand = Finder(picture=picture, names=NAMES), demand_of(parse_request(itself, names=NAMES))
+    rows = {name: known.row for name, known in picture.nodes.items()}
+    # It has asked before: what it is promised itself on n2 is not in its way.
+    picture.lies(itself, node="n2", granted=True)
+    with monkeypatch.context() as patched:
+        patched.setattr("aliquot_scheduler.fit.counted.why_short", silent)
+        found = finder.survey(itself, demand)
+        fits = {name for name, row in rows.items() if found.fits[row]}
+        assert fits == {name for name in rows if finder.plan(itself, demand, node=name)} == {"n2", "n3"}
+        assert {name for name in rows if finder.counted.is_short(itself, node=name)} == {"n1"}
+    told = finder.refusals(demand, {"n1": rows["n1"]}, short=found.short)
+    assert {name: (one.cause, one.why[:32]) for name, one in told.items()} == {
+        "n1": (NodeCause.COUNTED, "20 % of compute left of 60 asked")
+    }
+
+
+def silent(*_: object, **__: object) -> str:
+    """No sentence, and so no word on which anything could hang."""
+    return ""
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sets(st.tuples(st.sampled_from("mno"), st.sampled_from("12"))))))
+def test_what_is_held_of_a_node_is_what_its_gpus_hold(puts: list[tuple[str, set[GpuKey]]]) -> None:
+    """Whoever takes, moves and leaves."""
+    holdings, held = Holdings(), dict[str, set[GpuKey]]()
+    for holder, keys in puts:
+        holdings.put(holder, dict.fromkeys(keys, Claim(compute=Percent(1), memory=MiB(1))))
+        held[holder] = keys
+        everything = set().union(*held.values())
+        assert {gpu for node in "mno" for gpu in holdings.gpus(node)} == everything
+        assert all(gpu[0] == node for node in "mno" for gpu in holdings.gpus(node))

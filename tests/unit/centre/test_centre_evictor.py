@@ -219,6 +219,18 @@ async def test_victims_are_evicted_and_the_owner_is_let_in() -> None:
     assert (scene.api.tried, scene.evictor.evicted) == (["b3"], 1)
 
 
+@pytest.mark.parametrize(("whose", "told"), [("team", "team/pod-r0"), ("other", "a pod")])
+async def test_a_victim_is_told_for_which_queue_it_goes_and_names_of_its_own_namespace_alone(
+    whose: str, told: str
+) -> None:
+    """Other tenants' pods are none of its business."""
+    scene = Scene()
+    scene.stage.submit("r0", 100, queue="red", user=whose)
+    await scene.look(5)
+    notes = [one["note"] for one in scene.api.events if one["reason"] == "MakesRoom"]
+    assert notes == [f"it makes room for {told} of queue red"]
+
+
 @pytest.mark.parametrize("way", ["evicted", "deleted"])
 async def test_nobody_is_given_more_time_than_the_operator_says(way: str) -> None:
     """Whoever gives itself a day is evicted, or deleted against its budget, with the longest grace there is."""
@@ -784,6 +796,7 @@ async def test_what_can_t_be_put_down_keeps_nobody_from_what_is_theirs(error: Ap
     scene.stage.queues.queues_seen(OWNER)
     scene.stage.submit("r0", 200, queue="red")
     await scene.look(5)
+    assert "r0" in scene.stage.queues.register.clearings
     assert "b3" in scene.api.tried
     assert ("b0" in scene.api.tried) == isinstance(error, ForbiddenError)
 

@@ -17,7 +17,7 @@ from aliquot_core.objects import Container, Node, Pod, Taint
 from aliquot_scheduler.explaining import explain
 from aliquot_scheduler.fit.ground import Ground, HostAsk, host_ask
 from aliquot_scheduler.fit.obstacles import Obstacles
-from aliquot_scheduler.picture.host_room import OWN_COMPUTE
+from aliquot_scheduler.picture.host_room import CPU, OWN_COMPUTE
 from aliquot_scheduler.queues.said.entry import Plan
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import plant
@@ -263,7 +263,7 @@ def test_where_nodes_forbid_different_things_each_is_counted_once() -> None:
 
 def _all_of_it() -> Any:
     pod = bound(asks("old", 100, 1000), node="full", held={"GPU-full-0": (100, 1000)})
-    held = picture_with(node("full", cards=1)).granted(pod)
+    held = picture_with(node("full", cards=1)).grants.held(pod)
     assert held
     return held["full", "GPU-full-0"]
 
@@ -623,15 +623,99 @@ def check_sums(stage: Stage, there: Mapping[str, Node]) -> None:
         assert len(cpus) <= 4
 
 
+# Two plain pods are nominated for n1 and one for n2, all with 2 CPUs and 12 GiB; one is bound there, with the same.
+MEANT = [("n1", True), ("n1", True), ("n2", True), ("n1", False)]
+KEPT = [
+    # What a slice asks, pods that a node takes, what its condition says, and explain of each node.
+    (
+        {"cpu": "7"},
+        "110",
+        "2 have at most 6 CPUs free of 7 asked (6 are kept for 3 pods, nominated there)",
+        "2 CPUs free of 7 asked (4 are kept for team/pod-p0, team/pod-p1, nominated there)",
+        "6 CPUs free of 7 asked (2 are kept for team/pod-p2, nominated there)",
+    ),
+    (
+        {"memory": "24Gi"},
+        "110",
+        "2 have at most 20 GiB of memory free of 24 asked (36 are kept for 3 pods, nominated there)",
+        "0 GiB of memory free of 24 asked (24 are kept for team/pod-p0, team/pod-p1, nominated there)",
+        "20 GiB of memory free of 24 asked (12 are kept for team/pod-p2, nominated there)",
+    ),
+    (
+        {},
+        "1",
+        "2 have at most no place for one more pod (3 are kept for 3 pods, nominated there)",
+        "no place for one more pod (2 are kept for team/pod-p0, team/pod-p1, nominated there)",
+        "no place for one more pod (1 is kept for team/pod-p2, nominated there)",
+    ),
+    # Whom one of them takes has no wait to be told of.
+    (
+        {"cpu": "1", "memory": "1Gi"},
+        "110",
+        "its turn comes next, unless that room was promised to others a moment ago",
+        "0 GiB of memory free of 1 asked (24 are kept for team/pod-p0, team/pod-p1, nominated there)",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("requests", "places", "said", "first", "second"), KEPT)
+def test_whoever_waits_for_nominated_pods_hears_what_is_kept_for_them(
+    requests: dict[str, str], places: str, said: str, first: str, second: str
+) -> None:
+    """How much, and to operators alone for whom: the node's own numbers say that it is free."""
+    nodes = [node(name, pods=places) for name in ("n1", "n2")]
+    pods = [
+        requesting(make_pod(f"p{at}", {"name": "main"}), {"cpu": "2", "memory": "12Gi"}) for at in range(len(MEANT))
+    ]
+    pods = [
+        replace(pod, status=replace(pod.status, nominated_node_name=name))
+        if waits
+        else replace(pod, spec=replace(pod.spec, node_name=name))
+        for pod, (name, waits) in zip(pods, MEANT, strict=True)
+    ]
+    s = requesting(asks("s", 50, 1000, spec=GATED), requests)
+    leases = [make_lease(one.metadata.name) for one in nodes]
+    found = explain(s, nodes=nodes, leases=leases, pods=[*pods, s], names=NAMES, wall=WALL)
+    assert [(one.node, one.why) for one in found.nodes if not one.fits] == [
+        (name, why) for name, why in (("n1", first), ("n2", second)) if why
+    ]
+    assert found.summary.endswith(said)
+    assert "team/pod-p" not in found.summary
+
+
+def test_nothing_is_kept_for_a_nominated_pod_that_is_bound_gone_or_meant_for_another_node() -> None:
+    """Bound where it was nominated it takes as much, and nobody is told of a nomination any more."""
+    picture = picture_with(node("n1"), node("n2"))
+    pod = requesting(make_pod("p", {"name": "main"}), {"cpu": "2"})
+    meant = {name: replace(pod, status=replace(pod.status, nominated_node_name=name)) for name in ("n1", "n2")}
+    lying = replace(meant["n2"], spec=replace(pod.spec, node_name="n2"))
+    steps = [
+        (meant["n1"], {"n1": [("team/pod-p", 2000)]}),
+        (meant["n2"], {"n2": [("team/pod-p", 2000)]}),
+        (lying, {}),
+        (meant["n1"], {"n1": [("team/pod-p", 2000)]}),
+        (pod, {}),
+        (meant["n1"], {"n1": [("team/pod-p", 2000)]}),
+        (replace(meant["n1"], status=replace(meant["n1"].status, phase="Failed")), {}),
+    ]
+    for at, (seen, kept) in enumerate(steps):
+        picture.pod_lies(seen)
+        told = {name: held for name in ("n1", "n2") if (held := picture.hosts.kept_for_nominated([name], CPU))}
+        assert (at, told) == (at, kept)
+        assert picture.hosts.nominated.keys() == kept.keys()
+
+
 def test_what_kube_scheduler_keeps_for_a_pod_without_slices_is_nobody_else_s() -> None:
     """Whoever is nominated has the CPU of that node until it is bound, elsewhere too, or is nominated no more."""
     stage = staged(node("n1"))
     plain = requesting(make_pod("plain", {"name": "main"}), {"cpu": "6"})
     nominated = replace(plain, status=replace(plain.status, nominated_node_name="n1"))
     stage.see(nominated)
-    stage.submit("s", 30, 1000, requests={"cpu": "4"})
+    # kube-scheduler would let this one in, by its priority.
+    stage.submit("s", 30, 1000, requests={"cpu": "4"}, priority=1_000)
     assert stage.round() == []
-    assert told(stage, "s")[1].endswith("1 has 2 CPUs free of 4 asked")
+    assert told(stage, "s")[1].endswith("1 has 2 CPUs free of 4 asked (6 are kept for 1 pod, nominated there)")
     stage.see(plain)
     assert stage.round() == ["s"]
     stage.see(nominated)

@@ -79,7 +79,7 @@ def test_pods_whose_scheduler_never_asks_are_counted_as_the_queues_do(
     reign: Reign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By that number an alert begins."""
-    monkeypatch.setattr(reign.turns.register.lost_turns.rests, "unheard_pods", lambda: 3)
+    monkeypatch.setattr(reign.turns.register.lost_turns, "unheard_pods", lambda: 3)
     assert registered(reign).get_sample_value("aliquot_centre_unheard_pods") == 3
 
 

@@ -8,7 +8,6 @@ import pytest
 from aliquot_core.objects import Node, Pod
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.deciding.plain import spared
 from aliquot_scheduler.extender.decisions import BEST_GRADE
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, asks, gpus, make_node, make_pod, picture_with
@@ -78,26 +77,3 @@ def test_pods_with_slices_are_graded_elsewhere() -> None:
     turns = Queues(names=NAMES, random=lambda: 0.5, picture=office.picture)
     without = Desk(picture=office.picture, names=NAMES, turns=turns)
     assert without.prioritize_plain(plain("p", cpu=1), ["n1"]) == [0]
-
-
-# Of whom the centre knows what they ask.
-THERE = {
-    "slice": asks("slice", 50, 1_000),
-    **{uid: plain(uid, cpu=4) for uid in ("web", "cache")},
-}
-OFFERED = {"n1": ["slice"], "n2": ["web", "cache"], "n3": ["web", "slice"], "n4": ["web", "unheard-of"]}
-# Who asks, in which namespace: where kube-scheduler may evict whom it has found.
-EVICT = {
-    "for cores alone": (plain("p", cpu=8), "tenant", {"n2": ["web", "cache"], "n4": ["web", "unheard-of"]}),
-    "for a slice": (asks("p", 10, 1_000), "tenant", {}),
-    "for a slice, in a namespace of the system": (asks("p", 10, 1_000), "kube-system", {}),
-}
-
-
-@pytest.mark.parametrize(("pod", "namespace", "left"), EVICT.values(), ids=EVICT)
-def test_nobody_who_has_a_slice_is_evicted_by_kube_scheduler(
-    pod: Pod, namespace: str, left: dict[str, list[str]]
-) -> None:
-    """A node is left with all whom it has found there, since fewer make no room."""
-    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
-    assert spared(pod, OFFERED, pods=THERE, names=NAMES) == left

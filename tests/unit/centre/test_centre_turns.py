@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Pod, PodCondition
-from aliquot_scheduler.deciding.desk import Desk, Said
+from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.deciding.missed import Said
 from aliquot_scheduler.deciding.promises import PROMISE, Promise
 from aliquot_scheduler.deciding.turns import FOUND, MOST_AT_ONCE, MOST_IN_VAIN, Turn
 from aliquot_scheduler.fit.bounds import Bounds
@@ -223,7 +224,7 @@ def test_lost_turns_are_counted_by_what_kube_scheduler_said(reason: str, counted
     assert line.uids() == ["a"]
     line.sees(said(ungated(waiting("a")), reason))
     line.at(PROMISE)
-    assert line.desk.turns_missed == dict.fromkeys(Said, 0) | {counted: 1}
+    assert line.desk.missed.counts == dict.fromkeys(Said, 0) | {counted: 1}
 
 
 def test_who_is_never_looked_at_keeps_its_room_from_nobody() -> None:

@@ -278,8 +278,9 @@ def test_who_holds_nothing_of_what_is_short_is_not_blamed() -> None:
     picture.pod_seen(bound(asks("old", 100, 1_000), node="n1", held={"GPU-n1-0": (100, 1_000)}))
     less = replace(picture.nodes["n1"].node.status, allocatable={**told, NAMES.compute: "100"})
     picture.node_seen(replace(picture.nodes["n1"].node, status=less))
-    found = Finder(picture=picture, names=NAMES).survey(asks("p", 60, None), demand_of(request_of(asks("p", 60, None))))
-    assert found.short == {"n1": "0 % of compute left of 60 asked"}
+    finder, pod = Finder(picture=picture, names=NAMES), asks("p", 60, None)
+    short = finder.survey(pod, demand_of(request_of(pod))).short
+    assert finder.counted.why(short.nodes, short) == {"n1": "0 % of compute left of 60 asked"}
 
 
 def test_a_condition_is_another_one_when_the_blame_begins_or_ends_and_not_with_amounts() -> None:

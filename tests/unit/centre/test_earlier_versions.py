@@ -1,5 +1,6 @@
 """What an earlier version of Aliquot wrote is read by this one, and replicas of both ask each other: as in an upgrade.
 
+As it was written; and with more beside it everywhere, as a later version may write it of which this is the rollback.
 Where the files come from: tests/support/earlier/README.md.
 """
 
@@ -38,17 +39,18 @@ from support.centre_http import Authority, replica
 from support.clocks import VirtualClock
 
 FOLDERS = sorted(path for path in (Path(__file__).parents[2] / "support" / "earlier").iterdir() if path.is_dir())
+LATER: dict[str, Any] = {"later": {"more": [1]}}
 KINDS: dict[str, Any] = {one.__name__: one for one in (ConfigMap, Lease, Namespace, Node, Pod, Queue)}
 
 
 class Cluster:
     """All that was written, by kind and name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, more: bool) -> None:
         self.of: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for found in msgspec.json.decode((folder / "objects.json").read_bytes()):
-            name = found["metadata"]["name"]
-            self.of[found["kind"]][name] = msgspec.convert(found, KINDS[found["kind"]])
+            name, one = found["metadata"]["name"], with_more(found) if more else found
+            self.of[found["kind"]][name] = msgspec.convert(one, KINDS[found["kind"]])
         # The instant of the last beat.
         self.at = max(_instant(lease.spec.renew_time) for lease in self.of["Lease"].values())
 
@@ -92,10 +94,10 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return cast("Path", request.param)
 
 
-@pytest.fixture
-def cluster(folder: Path) -> Cluster:
+@pytest.fixture(params=[False, True], ids=["as it was", "with more"])
+def cluster(folder: Path, request: pytest.FixtureRequest) -> Cluster:
     """As that version left it."""
-    return Cluster(folder)
+    return Cluster(folder, more=request.param)
 
 
 def test_what_pods_were_granted_they_hold(cluster: Cluster) -> None:
@@ -167,6 +169,34 @@ async def test_a_call_that_is_passed_on_to_it_is_one_that_it_knows(folder: Path,
         await follower.forward(before["address"].split()[1], body)
         await follower.close()
     assert _meant(heard[0]) == before
+
+
+def with_more(found: dict[str, Any]) -> dict[str, Any]:
+    """An object as a later version might write it, or a later API server give it."""
+    meta = found["metadata"]
+    notes = {name: _text_with_more(name, text) for name, text in meta.get("annotations", {}).items()}
+    more: dict[str, Any] = {part: _beside(found[part]) for part in ("spec", "status") if part in found}
+    more["metadata"] = {**meta, **LATER, "annotations": {**notes, NAMES.of("later"): "yes"}}
+    if "data" in found:
+        more["data"] = {**{name: _json_with_more(text) for name, text in found["data"].items()}, "later.json": "{"}
+    return {**found, **LATER, **more}
+
+
+def _beside(part: Any) -> Any:
+    """The same in each object of a list, and not in maps: their keys are names of things."""
+    if not isinstance(part, dict):
+        return part
+    lists = {key: [_beside(one) for one in there] for key, there in part.items() if isinstance(there, list)}
+    return {**part, **lists, **LATER}
+
+
+def _text_with_more(name: str, text: str) -> str:
+    """Grants are not half understood, nor the leader's settings: what is more than they say says so by its version."""
+    return _json_with_more(text) if name in {NAMES.inventory, NAMES.room} else text
+
+
+def _json_with_more(text: str) -> str:
+    return msgspec.json.encode({**msgspec.json.decode(text), **LATER}).decode()
 
 
 def _meant(head: bytes) -> dict[str, str]:

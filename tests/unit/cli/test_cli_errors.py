@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from aliquot_cli.main import FAULTS, NOT_ADMITTED, main
 from aliquot_cli.one_run import INTERRUPTED, KILLED, LOST, UNHEARD
-from aliquot_cli.scheduler import Settings
+from aliquot_cli.replica_settings import read_settings
 from aliquot_core.errors import ClusterError
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.web.settings import WebSettings
@@ -141,8 +141,8 @@ def test_a_full_disk_is_one_line(typed: str, unbuffered: str) -> None:
 
 def test_the_address_for_others_is_not_the_one_to_listen_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both settings are called `address`, and the flag is the first one's."""
-    monkeypatch.setattr("aliquot_cli.scheduler.start_logging", lambda _: None)
-    settings = Settings(file=None, flags={"address": "https://10.0.0.5:10943"})
+    monkeypatch.setattr("aliquot_cli.replica_settings.start_logging", lambda _: None)
+    settings = read_settings(file=None, flags={"address": "https://10.0.0.5:10943"})
     assert settings.centre == CentreSettings(address="https://10.0.0.5:10943")
     assert settings.web == WebSettings()
 

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_cli.scheduler import unready
-from aliquot_kube.election import Leader
+from aliquot_cli.replica_answers import unready
+from aliquot_cli.replica_settings import Settings
+from aliquot_kube.election import ElectionSettings, Leader
 
 
 class Replica(msgspec.Struct):
@@ -36,4 +37,5 @@ LONG = 17.0
 )
 def test_what_is_missing_is_a_sentence(replica: Any, missing: list[str]) -> None:
     """A moment without a word is no reason: calls would find nobody for it."""
-    assert unready(replica, centre=replica, after=LONG) == missing
+    settings = Settings(election=ElectionSettings(duration=LONG))
+    assert unready(replica, centre=replica, settings=settings) == missing

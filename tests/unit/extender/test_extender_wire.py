@@ -89,6 +89,27 @@ def test_victims_are_read_through_every_null_that_go_may_write() -> None:
     assert decode_preemption(written({"Pod": POD, "NodeNameToMetaVictims": None})).offered == {}
 
 
+VICTIMS = {"n1": {"Pods": [{"UID": "a"}], "NumPDBViolations": 1}}
+
+
+@pytest.mark.parametrize(
+    ("decode", "body"),
+    [
+        (decode_placing, args("n2", "n1")),
+        (decode_preemption, {"Pod": POD, "NodeNameToMetaVictims": VICTIMS}),
+        (decode_binding, BINDING),
+    ],
+)
+def test_what_a_later_one_says_beside_is_passed_over(decode: Any, body: Any) -> None:
+    """A kube-scheduler, or a replica that passes a call on; what is known means what it did."""
+    more = {"Later": {"more": [1]}}
+    beside = {key: {**there, **more} if key == "Pod" else there for key, there in body.items()}
+    if victims := body.get("NodeNameToMetaVictims"):
+        pods = [{**pod, **more} for pod in victims["n1"]["Pods"]]
+        beside["NodeNameToMetaVictims"] = {"n1": {**victims["n1"], **more, "Pods": pods}}
+    assert decode(written({**beside, **more})) == decode(written(body))
+
+
 def test_a_binding_is_read() -> None:
     """By Go's names."""
     binding = decode_binding(written(BINDING))

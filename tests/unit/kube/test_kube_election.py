@@ -17,6 +17,7 @@ from aliquot_kube.election import (
     Rest,
     Step,
     Take,
+    longest_renew,
 )
 
 # Monotonic clocks begin anywhere.
@@ -241,6 +242,16 @@ def test_times_that_do_not_go_together_are_refused(times: dict[str, float]) -> N
     assert ElectionSettings().duration == 10
     with pytest.raises(ElectionSettingsError, match="one lost request"):
         ElectionSettings(**times)
+
+
+@pytest.mark.parametrize("duration", [10.0, 11.0, 60.0])
+def test_who_sees_a_lease_knows_how_seldom_it_is_renewed_at_the_most(duration: float) -> None:
+    """By default it is renewed as often as that; one who renewed it less often would be refused its settings."""
+    longest = longest_renew(duration)
+    assert ElectionSettings(duration=duration, renew=longest).renew == longest
+    with pytest.raises(ElectionSettingsError):
+        ElectionSettings(duration=duration, renew=longest + 0.1)
+    assert longest_renew(ElectionSettings().duration) == ElectionSettings().renew
 
 
 def test_others_never_take_over_before_a_leader_has_stopped_believing() -> None:

@@ -165,7 +165,7 @@ async def test_programs_read_the_same(stage: PageStage, session: aiohttp.ClientS
             "pod": "team/pod-u0",
             "owner": "",
             "queue": "red",
-            "stage": "starting",
+            "stage": "running",
             "compute": 60,
             "memory": 20_000,
             "whole": False,

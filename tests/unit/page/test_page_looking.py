@@ -71,7 +71,7 @@ def test_pods_are_shown_by_how_far_they_have_come(stage: PageStage, looking: Loo
     """Each with its queue, what it asks, and where it lies."""
     pods = {pod.uid: pod for pod in looked(looking, stage.seen()).pods}
     assert {uid: (pod.stage, pod.queue, pod.compute, pod.node) for uid, pod in pods.items()} == {
-        "runs": (Stage.STARTING, "red", 60, "n0"),
+        "runs": (Stage.RUNNING, "red", 60, "n0"),
         "coming": (Stage.LET_IN, "blue", 30, ""),
         "waits": (Stage.WAITING, "red", 250, ""),
     }
@@ -83,7 +83,7 @@ def test_gpus_show_what_is_granted_and_what_is_promised(stage: PageStage, lookin
     """Room that is kept for a pod on its way is shown as held by it."""
     state = looked(looking, stage.seen())
     slices = [(one.pod, one.stage, one.compute, one.memory) for one in gpu(state, "n0", 0).slices]
-    assert slices == [("team/pod-coming", Stage.LET_IN, 30, 1_000), ("team/pod-runs", Stage.STARTING, 60, 20_000)]
+    assert slices == [("team/pod-coming", Stage.LET_IN, 30, 1_000), ("team/pod-runs", Stage.RUNNING, 60, 20_000)]
     assert (gpu(state, "n0", 0).compute, gpu(state, "n0", 0).memory) == (90, 21_000)
     assert state.totals.compute_granted == 90
     assert (state.totals.gpus, state.totals.waiting, state.totals.running) == (3, 1, 1)

@@ -93,3 +93,28 @@ def test_all_benchmarks_are_run_and_one_that_fails_is_said(
     assert "failed: calls" in capsys.readouterr().out
     monkeypatch.setattr(module, "CENTRE", "none")
     assert module.main() == 0
+
+
+@pytest.mark.parametrize("path", ["centre/calls.py", "queues/edits.py", "queues/events.py", "queues/groups.py"])
+def test_benchmarks_of_one_cluster_are_asked_alike_how_large_it_is(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And each says what it measures."""
+    module = bench(path)
+    monkeypatch.setattr(sys, "argv", [path, "--help"])
+    with pytest.raises(SystemExit):
+        module.main()
+    told = capsys.readouterr().out
+    assert all(f"{option} {option[2:].upper()}" in told for option in ("--nodes", "--pods", "--queues"))
+    assert (module.__doc__ or "?").splitlines()[0] in told
+
+
+@pytest.mark.parametrize("path", ["queues/events.py", "queues/groups.py"])
+def test_of_one_event_there_is_no_percentile(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said before anything is measured."""
+    monkeypatch.setattr(sys, "argv", [path, "--events", "1"])
+    with pytest.raises(SystemExit):
+        bench(path).main()
+    assert "--events: 1: a percentile needs 2 events at least" in capsys.readouterr().err

@@ -207,6 +207,8 @@ def test_users_who_lose_turns_in_doubt_share_a_quarter_of_all_cards_time() -> No
         # A guarantee above is of use to all below it that wait.
         ({"o": queue(guarantee=300), "a": queue("o"), "c": queue("o")}, "", 3),
         ({"o": queue(guarantee=300), "a": queue("o"), "c": queue("o")}, "c", 1),
+        # Not to who waits for a limit of its own.
+        ({"o": queue(guarantee=300), "a": queue("o"), "c": queue("o", limit=405)}, "c", 2),
         # And to all users of the queue.
         ({"a": queue(guarantee=300)}, "a", 1),
     ],
@@ -244,7 +246,6 @@ HOGS = {
     "deleted just before the loss": Hog(dies=25.0),
     "deleted soon": Hog(dies=5.0),
     "a guarantee of one percent": Hog(guarantee=1),
-    "one of a whole queue tree": Hog(guarantee=1, queues=4, users=2, dies=25.0),
     "a good little one at a time": Hog(good=0.5, good_size=1, runs=0.0, bad=4),
     "shown to an autoscaler": Hog(autoscale=True, dies=25.0),
 }
@@ -257,6 +258,14 @@ def test_whole_cards_that_are_never_bound_keep_a_quarter_of_a_cluster(hog: Hog) 
     """Before, 79 % by deletions just before the loss, 87 % by a guarantee of one percent; and nobody waits long."""
     came = Play(hog, Asks()).play(0.5)
     assert came.held <= MOST_HELD
+    assert max(came.waits) <= PROMISE
+    assert len(came.waits) > 35
+
+
+def test_users_in_doubt_of_a_whole_queue_tree_hold_cards_that_nobody_else_waits_for() -> None:
+    """They don't pause for each other; whoever is not in doubt comes as soon as a turn is over."""
+    came = Play(Hog(guarantee=1, queues=4, users=2, dies=25.0), Asks()).play(0.5)
+    assert came.denied <= MOST_HELD / 6
     assert max(came.waits) <= PROMISE
     assert len(came.waits) > 35
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aliquot_scheduler.deciding.promises import PROMISE
+from aliquot_scheduler.queues.lost.doubts import Doubts, Kept
 from support.queue_stage import Stage, queue
 
 WHOLE_NODE = {"gpus": "4"}
@@ -84,3 +85,39 @@ def test_what_a_doubt_is_not_why_is_told_by_its_own_word(
     stage.submit("good", 100, queue="a")
     stage.round()
     assert said(stage, uid)[0] == word
+
+
+def test_who_could_not_be_told_of_its_turn_is_told_why_where_nobody_stands_in_line() -> None:
+    """Another's pod of its shape has found no room, so all are asked for numbers; and its queue has no line then."""
+    stage = Stage({"a": queue(), "b": queue()}, nodes=(2,))
+    stage.submit("runs", 100, queue="b", user="other")
+    stage.run()
+    stage.submit("bad", 10, queue="a")
+    stage.round()
+    stage.round(after=PROMISE)
+    stage.gone("bad")
+    stage.submit("mine", 100, queue="a")
+    stage.submit("another", 100, queue="b", user="other")
+    assert stage.round(after=60.0) == ["mine"]
+    stage.queues.not_told(stage.pods["mine"], now=stage.now)
+    assert {waiter.uid: word for waiter, word in stage.queues.words()} == {"mine": "InDoubt", "another": "NoRoom"}
+
+
+def test_a_pause_is_what_the_documents_work_out_by_hand() -> None:
+    """The table of docs/queues.md: of four cards, from 10:00:00 on, in seconds and GPU-seconds."""
+    doubts, who = Doubts(), ("a", "team")
+    rows = [
+        (10, 0.0, 30.0, False, 3, 35.0),
+        (10, 60.0, 90.0, False, 6, 180.0),
+        (100, 180.0, 200.0, False, 26, 260.0),
+        (10, 300.0, 330.0, True, 29, 335.0),
+        (400, 360.0, 370.0, False, 69, 400.0),
+    ]
+    for compute, began, ended, again, owes, pauses in rows:
+        kept = Kept(amounts=(compute, 0), part=compute / 400, lasted=ended - began)
+        doubts.came_to_nothing(who, kept, pod="team/pod", again=again, now=ended)
+        debt = doubts.debt(who, now=ended)
+        assert (debt.owes[0], debt.pauses) == (100 * owes, pauses)
+    doubts.bound("good", who, (100, 0), now=420.0)
+    assert doubts.tell_time(488.0) == {}
+    assert doubts.tell_time(489.0) == {who: True}

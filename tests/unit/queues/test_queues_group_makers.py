@@ -389,3 +389,20 @@ def test_whoever_has_finished_counts_until_there_is_no_such_pod() -> None:
     assert stage.run(after=1.0) == []
     submit(stage, "n2", made_by="j")
     assert stage.run(after=1.0) == ["n1", "n2"]
+
+
+def test_whoever_has_finished_takes_nobody_s_patience() -> None:
+    """Its place is empty and it counts as there at one instant: in between its group would lack two, and be no head."""
+    stage = Stage(ONE, nodes=(3,))
+    submit(stage, "p0", "p1", "p2", made_by="j", size=3)
+    assert len(stage.run()) == 3
+    stage.gone("p0")
+    stage.submit("x", 100, queue="b")
+    assert stage.run() == ["x"]
+    submit(stage, "n0", made_by="j", size=3)
+    assert stage.run(after=1.0) == []
+    since = stage.queues.register.memory.patience.since["n0"]
+    stage.run(after=10.0)
+    pod = stage.pods["p1"]
+    stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded")))
+    assert stage.queues.register.memory.patience.since["n0"] == since

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from aliquot_core.inventory import Gpu
+from aliquot_scheduler.picture.grid import Cells
 from aliquot_scheduler.queues.judging.fitting import ByRow, Fitting
 from aliquot_scheduler.queues.letting_in import beside, showing
 from aliquot_scheduler.queues.letting_in import walk as walking
@@ -20,6 +21,7 @@ from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.patience import Patience
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
+from aliquot_scheduler.queues.letting_in.room_to_come import RoomToCome
 from aliquot_scheduler.queues.letting_in.siblings import Left, Side
 from aliquot_scheduler.queues.letting_in.walk import Walk
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -94,12 +96,30 @@ def forgetful(patch: pytest.MonkeyPatch) -> None:
     def is_full(_: Walk, __: str, ___: Line) -> bool:
         return False
 
+    forgetful_of_nodes(patch)
+    patch.setattr(Reaching, "_is_within", Reaching._is_enough)
     patch.setattr(Walk, "_is_full", is_full)
     patch.setattr(Beside, "stand_back", stand_back)
     patch.setattr(Patience, "impatient", impatient)
     patch.setattr(Reaching, "_left_of", left_of)
     patch.setattr(Fitting, "by_row", by_row)
     patch.setattr(ByRow, "takes", takes)
+
+
+def forgetful_of_nodes(patch: pytest.MonkeyPatch) -> None:
+    """Let nothing be known of where somebody has room, or would have it."""
+    looked_for = RoomToCome._enough
+
+    def leaves_room(keeping: Keeping) -> Callable[[Candidate], bool]:
+        keeping._look_again()
+        return keeping._worked_out()
+
+    def enough(come: RoomToCome, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
+        come._able.clear()
+        return looked_for(come, candidate, nodes, cells)
+
+    patch.setattr(Keeping, "leaves_room", leaves_room)
+    patch.setattr(RoomToCome, "_enough", enough)
 
 
 def looks_at_all(patch: pytest.MonkeyPatch) -> None:

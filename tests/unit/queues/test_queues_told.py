@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import Quota
 from aliquot_scheduler.queues.telling.status import read_status
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES
 from support.centre_means import means
 from support.clocks import VirtualClock
@@ -97,6 +99,27 @@ async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
     assert {one.path.split("/")[-2] for one in desk.sink.asked} == {"a", "b"}
     await desk.lives(desk.queues, seconds=120)
     assert len(desk.sink.bodies("/status")) <= 3 + 4
+
+
+async def test_words_that_can_not_be_found_end_nobodys_reign(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect of ours: it is logged, and once it is over pods are told as before."""
+    desk = Desk()
+    desk.stage.submit("p", 900, queue="a")
+    desk.stage.round()
+    running = asyncio.ensure_future(desk.notices.run())
+    with monkeypatch.context() as broken:
+        broken.setattr(Queues, "word", Mock(side_effect=KeyError))
+        for _ in range(10):
+            await desk.clock.advance(1.0)
+    assert {type(one.exc_info[1]) for one in caplog.records if one.exc_info} == {KeyError}
+    assert not desk.sink.asked
+    for _ in range(10):
+        await desk.clock.advance(1.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(desk.sink.bodies("/status")) == 1
 
 
 async def test_a_queue_that_is_made_anew_is_told_of_anew() -> None:

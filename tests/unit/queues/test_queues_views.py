@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from aliquot_scheduler.centre.view_writer import ViewWriter
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View, read_view, views
 from aliquot_scheduler.queues.telling.whole import shown
+from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES
 from support.centre_means import means
 from support.clocks import VirtualClock
@@ -142,6 +144,25 @@ def test_a_namespace_is_shown_its_queues_and_its_part_of_them() -> None:
     assert found["w", "blue"].stop == "hold"
     stage.gone("in")
     assert set(stage.queues.books.of_namespaces) == {("v", "red")}
+
+
+async def test_words_that_can_not_be_found_end_nobodys_reign(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect of ours: it is logged, and once it is over views are written as before."""
+    scene = busy()
+    running = asyncio.ensure_future(scene.writer.run())
+    with monkeypatch.context() as broken:
+        broken.setattr(Queues, "word", Mock(side_effect=KeyError))
+        for _ in range(20):
+            await scene.clock.advance(1.0)
+    assert {type(one.exc_info[1]) for one in caplog.records if one.exc_info} == {KeyError}
+    assert not scene.kept.objects
+    for _ in range(20):
+        await scene.clock.advance(1.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert scene.kept.objects
 
 
 async def test_views_come_and_go_with_what_they_show() -> None:

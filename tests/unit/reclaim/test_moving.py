@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aliquot_core.inventory import Gpu, Health
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
-from aliquot_scheduler.reclaim.consolidation import Allowance
+from aliquot_scheduler.reclaim.allowance import Allowance
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import gpus, make_node, sick
 from support.queue_stage import queue

@@ -34,10 +34,12 @@ def join(stage: ReclaimStage, uid: str, compute: int, *, model: str) -> None:
 
 def runs(stage: ReclaimStage) -> None:
     """Kubernetes says of whoever is bound since when."""
-    said = [PodCondition(type="PodScheduled", status="True", last_transition_time=second_time(stage.wall))]
+    said = PodCondition(type="PodScheduled", status="True", last_transition_time=second_time(stage.wall))
     for pod in list(stage.pods.values()):
-        if pod.spec.node_name and not pod.status.conditions:
-            stage.see(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=said)))
+        known = pod.status.conditions
+        if pod.spec.node_name and not any(one.type == said.type for one in known):
+            status = msgspec.structs.replace(pod.status, conditions=[*known, said])
+            stage.see(msgspec.structs.replace(pod, status=status))
 
 
 @pytest.mark.parametrize("is_bound", [True, False])

@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from aliquot_scheduler.deciding.promises import PROMISE
-from aliquot_scheduler.queues.lost.claims import FIRST
+from aliquot_scheduler.queues.lost.claims import FIRST, QUEUES_LONGEST, Claims
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -44,6 +45,12 @@ class Borrowed(ReclaimStage):
         self.bind(*[uid for uid in told if uid.startswith(bound)])
         self.lift(*[uid for uid in told if not uid.startswith(bound)])
         return asked
+
+    def waits(self, uid: str, *, user: str) -> Waiter:
+        """One more of the owner's that waits."""
+        self.submit(uid, 100, queue="own", user=user)
+        (waiter,) = (one for one in self.queues.waiting() if one.uid == uid)
+        return waiter
 
     def waves(self, seconds: float, *, step: float = STEP) -> list[float]:
         """At which times anybody had to go."""
@@ -102,6 +109,84 @@ def test_pods_that_are_deleted_before_their_turn_is_lost_send_no_more_away() -> 
             stage.gone(coming[0])
         gone += len(stage.step())
     assert 5 <= gone <= 6 + 6
+
+
+def test_a_hundred_users_of_one_queue_send_away_little_more_than_one_does() -> None:
+    """A guarantee's worth at once, and then one after a minute, two, …, and after 15 minutes at last."""
+    stage, gone = Borrowed(), 0
+    for number in range(100):
+        stage.submit(f"x{number}", 100, queue="own", user=f"user{number}")
+    for _ in range(int(DAY / 60.0)):
+        gone += len(stage.step(60.0))
+    assert 50 <= gone <= 4 + 4 + int(DAY / QUEUES_LONGEST)
+
+
+def test_neither_do_users_who_come_one_after_the_other() -> None:
+    """Each asks once, and is gone before its turn is lost."""
+    stage, gone = Borrowed(), 0
+    for number in range(int(6 * 3600.0 / STEP)):
+        coming = [uid for uid in stage.queues.register.inside.coming if uid.startswith("x")]
+        for uid in coming:
+            stage.gone(uid)
+        # What it leaves is borrowed again before the next one asks.
+        if not coming and not any(uid.startswith("x") for uid in stage.pods):
+            stage.submit(f"x{number}", 100, queue="own", user=f"user{number}")
+        gone += len(stage.step())
+    assert 20 <= gone <= 3 + 4 + int(6 * 3600.0 / QUEUES_LONGEST)
+
+
+def _many_lose(stage: Borrowed, count: int) -> None:
+    """So many users of the queue, one after the other, have lost a turn for which others went."""
+    for number in range(count):
+        stage.submit(f"x{number}", 100, queue="own", user=f"user{number}")
+        while f"x{number}" not in stage.queues.register.lost_turns.times:
+            stage.step()
+        stage.gone(f"x{number}")
+        stage.step()
+
+
+@pytest.mark.parametrize(("losers", "waits"), [(3, STEP), (4, 2 * STEP), (6, 200.0), (9, 860.0)])
+def test_a_new_user_of_that_queue_waits_for_a_bounded_time(losers: int, waits: float) -> None:
+    """Three are an accident. A pause begins with the turn that was lost, and lasts for 15 minutes at the most."""
+    stage = Borrowed()
+    _many_lose(stage, losers)
+    stage.submit("y", 100, queue="own", user="honest")
+    came = stage.now
+    while not stage.pods["y"].spec.node_name:
+        stage.step(bound="y")
+    assert stage.now - came == waits
+
+
+def test_a_user_who_has_proved_that_its_pods_are_bound_waits_for_nobody() -> None:
+    """Until one of them is not."""
+    stage = Borrowed()
+    stage.submit("y0", 100, queue="own", user="honest")
+    stage.step(bound="y")
+    assert stage.pods["y0"].spec.node_name
+    _many_lose(stage, 5)
+    stage.submit("z", 100, queue="own", user="new")
+    stage.submit("y1", 100, queue="own", user="honest")
+    assert len(stage.step(bound="y")) == 1
+    assert stage.pods["y1"].spec.node_name
+    stage.reclaim.anybody(now=stage.now)
+    (waiter,) = (one for one in stage.queues.waiting() if one.uid == "z")
+    assert (
+        "nobody goes for it: room was made for pods of its queue that were not bound"
+        in stage.queues.notice(waiter).message
+    )
+
+
+def test_whoever_is_bound_takes_a_lost_turn_back() -> None:
+    """So in a queue in which most pods are bound nobody waits for those that are not."""
+    claims, stage = Claims(), Borrowed()
+    waiters = [stage.waits(f"x{number}", user=f"user{number}") for number in range(6)]
+    for waiter in waiters[:4]:
+        claims.brought_in(waiter, now=0.0)
+        claims.lost(waiter)
+    assert claims.why_not(waiters[5], others=(), now=59.0)
+    claims.brought_in(waiters[4], now=10.0)
+    claims.bound(waiters[4], now=20.0)
+    assert not claims.why_not(waiters[5], others=(), now=59.0)
 
 
 @pytest.mark.parametrize(("compute", "together"), [(100, 2), (1, 1)])

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aliquot_core.objects import Pod
-from aliquot_scheduler.queues.said.spec import Quota
+from aliquot_scheduler.queues.said.spec import Preemption, Quota
 from support.centre import Asked, asks, gpus
 from support.counting_stage import agents_tell
 from support.queue_stage import queue
@@ -140,3 +140,30 @@ def test_for_whom_somebody_goes_comes_in(*, seed: int) -> None:
     for _ in range(4):
         wanted, came = town.evict()
         assert came == wanted
+
+
+def test_room_freed_beside_an_owner_is_not_held_back_for_more_than_its_guarantee() -> None:
+    """Whose room is made meanwhile has it of its guarantee; who asks for more of that waits as any borrower."""
+    stage = ReclaimStage(
+        {
+            "owner": queue(guarantee=100),
+            "other": queue(),
+            "team": queue(preemption=Preemption(within_queue="SameUser")),
+        },
+        nodes=(1,),
+    )
+    stage.submit("low", 100, queue="team", user="v")
+    assert stage.run(after=1) == ["low"]
+    stage.submit("urgent", 30, queue="team", user="v", priority=5)
+    stage.run(after=1)
+    assert [clearing.uid for clearing in stage.decide()] == ["urgent"]
+    stage.evict()
+    stage.submit("owners", 70, queue="owner")
+    stage.run(after=1)
+    assert [clearing.uid for clearing in stage.decide()] == ["owners"]
+    stage.submit("more", 50, queue="owner")
+    stage.run(after=1)
+    stage.submit("stranger", 30, queue="other", user="w")
+    stage.run(after=1)
+    stage.gone("low")
+    assert stage.run(after=1) == ["urgent", "owners"]

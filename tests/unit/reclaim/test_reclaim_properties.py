@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from support.centre import NAMES
+from support.centre import NAMES, failing, make_node
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 from support.reclaim_world import RECLAIM_STEPS, NarrowWorld, ReclaimWorld
@@ -103,9 +103,25 @@ def lend(stage: ReclaimStage, borrowers: list[tuple[int, bool]]) -> None:
     for number, (compute, pair) in enumerate(borrowers):
         group, notes = (f"g{number}", {"group-size": "2"}) if pair else ("", {})
         for twin in range(1 + pair):
-            stage.submit(f"b{number}.{twin}", compute, queue=("blue", "grey")[number % 2], group=group, notes=notes)
+            uid = f"b{number}.{twin}"
+            whose = ("blue", "grey")[number % 2]
+            stage.submit(uid, compute, queue=whose, group=group, notes=notes, made_by=uid)
     while stage.run(after=1.0):
         pass
+
+
+def wear(stage: ReclaimStage, fails: Iterable[int]) -> None:
+    """Those of all cards fail; whoever may be is moved off them, and nobody comes in the place of one."""
+    stage.consolidation.anybody(now=stage.now)
+    there = [gpu for known in stage.picture.nodes.values() for gpu in known.inventory.gpus]
+    bad = {there[number % len(there)].uuid for number in fails}
+    for known in list(stage.picture.nodes.values()):
+        cards = [failing(gpu) if gpu.uuid in bad else gpu for gpu in known.inventory.gpus]
+        stage.picture.node_seen(make_node(known.name, cards))
+    stage.run(after=3600.0)
+    stage.consolidate()
+    for uid in stage.evict():
+        stage.gone(uid)
 
 
 def asked_and_held(stage: ReclaimStage, owner: str) -> tuple[int, int]:
@@ -119,16 +135,31 @@ def asked_and_held(stage: ReclaimStage, owner: str) -> tuple[int, int]:
     BORROWERS,
     st.lists(st.sampled_from(("red", "green")), min_size=1, max_size=12),
     st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.frozensets(st.integers(0, 8), max_size=3),
+)
+# Two fail, of which others are moved to the only cards that the owners could have.
+@example(
+    100,
+    [(20, True), (100, False), (20, False), (70, False)],
+    ["green", "red", "red", "green", "red"],
+    [3, 1],
+    frozenset({5, 6}),
 )
 @settings(max_examples=40, deadline=None)
 def test_what_is_guaranteed_and_asked_for_is_met_once_victims_have_gone(
-    size: int, borrowers: list[tuple[int, bool]], owners: list[str], nodes: list[int]
+    size: int, borrowers: list[tuple[int, bool]], owners: list[str], nodes: list[int], fails: frozenset[int]
 ) -> None:
-    """Whatever others have borrowed, as singles and as groups: no pod of an owner waits that its guarantee holds."""
+    """Whatever others have borrowed, as singles and as groups: no pod of an owner waits that its guarantee holds.
+
+    Nor for room that is kept for those who were moved off cards that fail.
+    """
     half = 100 * sum(nodes) // 2 // size * size
     specs = {"red": queue(guarantee=half), "green": queue(guarantee=half), "blue": queue(), "grey": queue()}
-    stage = ReclaimStage(specs, nodes=nodes)
+    stage = ReclaimStage(dict.fromkeys(specs, queue()) if fails else specs, nodes=nodes)
     lend(stage, borrowers)
+    if fails:
+        wear(stage, fails)
+        stage.queues.queues_seen(specs)
     for number, owner in enumerate(owners):
         stage.submit(f"o{number}", size, queue=owner)
     for _ in range(4):

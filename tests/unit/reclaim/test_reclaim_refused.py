@@ -27,9 +27,9 @@ SLOW = queue(preemption=Preemption(min_run_seconds=36_600))
 WAIVES = queue(guarantee=100, preemption=Preemption(reclaim="Never"))
 FIRM = {"preemptible": "false"}
 APART: Mapping[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}
-GUARDED = (
-    "PodDisruptionBudget team/mine: whose it is may raise it, and it is never set aside (queues.budget_grace is 0)"
-)
+NEVER_ASIDE = "whose it is may raise it, and it is never set aside (queues.budget_grace is 0)"
+GUARDED = f"PodDisruptionBudget team/mine: {NEVER_ASIDE}"
+GUARDED_BY_SOME = f"a PodDisruptionBudget of queue b: {NEVER_ASIDE}"
 BORROWED = "inside the guarantee of queue a; others have borrowed 200 % of compute (b 200 %)"
 
 
@@ -44,6 +44,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     # How many of all pods a disruption budget lets go; none means that there is no budget.
     budget: int | None = None
     said: str
+    # To the one that waits, where it is told fewer names.
+    told: str = ""
 
 
 ROWS = {
@@ -51,23 +53,32 @@ ROWS = {
         runs={uid: {**WHOLE, "notes": FIRM} for uid in ("b1", "b2")},
         said=f"{BORROWED}; nobody goes for it: 2 pods are never to be evicted (preemptible: false), "
         "team/pod-b1 and 1 more: whose they are may end them",
+        told=f"{BORROWED}; nobody goes for it: 2 pods are never to be evicted (preemptible: false), "
+        "of queue b: whose they are may end them",
     ),
     "too short a time": Row(
         queues={"a": OWNER, "b": SLOW},
         said=f"{BORROWED}; nobody goes for it: 2 pods have not run for minRunSeconds "
         "(the first may go at 2026-11-21T10:10:01Z)",
     ),
-    "a budget": Row(budget=0, said=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED}"),
+    "a budget": Row(
+        budget=0,
+        said=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED}",
+        told=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED_BY_SOME}",
+    ),
     "a budget that keeps one of two who go together": Row(
         runs={uid: {**WHOLE, "group": "pair", "notes": {"group-size": "2"}} for uid in ("b1", "b2")},
         budget=1,
         said=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED}",
+        told=f"{BORROWED}; nobody goes for it: 2 pods are kept by {GUARDED_BY_SOME}",
     ),
     "one of each": Row(
         runs={"b1": {**WHOLE, "notes": FIRM}, "b2": WHOLE},
         budget=0,
         said=f"{BORROWED}; nobody goes for it: 1 pod is never to be evicted (preemptible: false), "
         f"team/pod-b1: whose it is may end it; 1 pod is kept by {GUARDED}",
+        told=f"{BORROWED}; nobody goes for it: 1 pod is never to be evicted (preemptible: false), "
+        f"of queue b: whose it is may end it; 1 pod is kept by {GUARDED_BY_SOME}",
     ),
     "it takes nothing back": Row(
         queues={"a": WAIVES, "b": queue()},
@@ -89,6 +100,9 @@ ROWS = {
         said="inside the guarantee of queue a; others have borrowed 140 % of compute (b 140 %); nobody goes for it: "
         "2 pods may go, and what they leave has no room for it in one piece, nor if others were moved; on the same "
         "GPUs stay team/pod-f0 (never evicted) and 1 more",
+        told="inside the guarantee of queue a; others have borrowed 140 % of compute (b 140 %); nobody goes for it: "
+        "2 pods may go, and what they leave has no room for it in one piece, nor if others were moved; on the same "
+        "GPUs stay 2 pods of queue f (never evicted)",
     ),
     "memory is guaranteed, and compute is kept for who would have to go": Row(
         queues={"a": queue(memory=Quota(guarantee=CARD)), "v": queue(guarantee=140)},
@@ -171,7 +185,10 @@ def test_it_is_told_on_the_pod_and_to_who_asks(name: str) -> None:
         stage.run()
         (waiter,) = stage.queues.waiting()
         notice = stage.queues.notice(waiter)
-        assert (notice.reason, notice.message.partition("; inside ")[2]) == ("NobodyGoes", row.said.partition(" ")[2])
+        told = (row.told or row.said).partition(" ")[2]
+        assert (notice.reason, notice.message.partition("; inside ")[2]) == ("NobodyGoes", told)
+        # Whose pods the others are it need not know.
+        assert "team/" not in notice.message
     tree = plant(row.queues)
     standing = Standing(
         picture=stage.picture,
@@ -203,9 +220,8 @@ def test_whom_a_webhook_keeps_is_left_alone_and_keeps_its_group() -> None:
     stage.reclaim.refused(asked, now=stage.now)
     assert stage.victims() == []
     assert said_to_the_one_that_waits(stage).endswith(
-        "; nobody goes for it: 1 pod was kept by a disruption budget or a webhook (team/pod-b1), and is left alone "
-        "until 2026-11-21T10:01:01Z; 1 pod is of groups that can't go as a whole now (group team/pair is kept by "
-        "team/pod-b1)"
+        "; nobody goes for it: 1 pod was kept by a disruption budget or a webhook (of queue b), and is left alone "
+        "until 2026-11-21T10:01:01Z; 1 pod is of groups that can't go as a whole now (of queue b)"
     )
 
 
@@ -215,8 +231,8 @@ def test_who_was_asked_to_go_and_does_not_is_told_of() -> None:
     stage.leave("b1", grace=-100.0)
     assert stage.victims() == []
     assert (
-        "; nobody goes for it: 1 pod has been asked to go, and is there still (team/pod-b1: the kubelet of node n0 is "
-        "to end it); 1 pod is of groups that can't go as a whole now (group team/pair is kept by team/pod-b1)"
+        "; nobody goes for it: 1 pod has been asked to go, and is there still (of queue b: the kubelet of node n0 is "
+        "to end it); 1 pod is of groups that can't go as a whole now (of queue b)"
     ) in said_to_the_one_that_waits(stage)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import chain, combinations, permutations
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,8 @@ from aliquot_scheduler.reclaim.residents import Resident, lost_with
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
+replace = msgspec.structs.replace
+
 CARD_MIB = 80_000
 SIZES = (5, 10, 10, 20, 20, 25, 30, 40, 50, 60, 80, 100)
 ASKED = (20, 40, 50, 60, 80, 100, 150, 200, 300)
@@ -22,11 +25,12 @@ LONGEST = 10 * 86_400
 WORLDS = 50
 
 
-def borrower(stage: ReclaimStage, uid: str, compute: int, memory: int, *, gpu: str, ran: int) -> None:
+def borrower(stage: ReclaimStage, uid: str, compute: int, memory: int, *, gpu: str, ran: int, **more: Any) -> None:
     """A pod that has run so long on this card."""
-    pod = stage.submit(uid, compute, memory, queue="blue", notes={"gpu-uuid": gpu})
-    meta = msgspec.structs.replace(pod.metadata, creation_timestamp=second_time(stage.wall - ran))
-    stage.see(msgspec.structs.replace(pod, metadata=meta))
+    notes = {"gpu-uuid": gpu, **more.pop("notes", {})}
+    pod = stage.submit(uid, compute, memory, queue="blue", notes=notes, **more)
+    meta = replace(pod.metadata, creation_timestamp=second_time(stage.wall - ran))
+    stage.see(replace(pod, metadata=meta))
 
 
 def lent(chance: random.Random) -> ReclaimStage:
@@ -127,6 +131,35 @@ def test_a_card_that_is_half_free_takes_the_half_of_a_card_and_a_half() -> None:
         pass
     stage.submit("red0", 150, queue="red")
     assert stage.victims(after=1.0) == ["large"]
+
+
+def test_of_a_group_those_stay_of_whom_most_is_lost_and_as_many_as_it_needs() -> None:
+    """One that is young has the room of two that are old: with it alone its group would not run."""
+    stage = ReclaimStage({"red": queue(guarantee=100), "blue": queue()}, nodes=(1,))
+    for uid, compute, ran in (("young", 30, 0), ("old0", 15, 5_000), ("old1", 15, 5_000), ("large", 40, 9_000)):
+        notes = {"group-size": "4", "group-min": "2"}
+        borrower(stage, uid, compute, 1_000, gpu="GPU-n0-0", ran=ran, group="g", notes=notes)
+    while stage.run(after=1.0):
+        pass
+    stage.submit("red0", 70, queue="red")
+    assert stage.victims(after=1.0) == ["large", "young"]
+
+
+def test_who_goes_for_the_cpu_of_a_node_stays_where_others_leave_a_whole_one() -> None:
+    """Of two nodes one has a free card and no CPU; a group leaves the other, which has room for both who come."""
+    stage = ReclaimStage({"red": queue(guarantee=300), "blue": queue()}, nodes=(2, 2))
+    for known, cpu in zip(list(stage.picture.nodes.values()), ("8", "16"), strict=True):
+        status = replace(known.node.status, allocatable={**known.node.status.allocatable, "cpu": cpu})
+        stage.picture.node_seen(replace(known.node, status=status))
+    pair = {"group": "g", "notes": {"group-size": "2"}, "requests": {"cpu": "8"}}
+    borrower(stage, "alone", 50, 1_000, gpu="GPU-n0-0", ran=0, requests={"cpu": "8"})
+    for card in range(2):
+        borrower(stage, f"pair{card}", 100, 1_000, gpu=f"GPU-n1-{card}", ran=900, **pair)
+    while stage.run(after=1.0):
+        pass
+    for uid, compute, cpu in (("red0", 100, "4"), ("red1", 90, "8")):
+        stage.submit(uid, compute, queue="red", group="r", notes={"group-size": "2"}, requests={"cpu": cpu})
+    assert stage.victims(after=1.0) == ["pair0", "pair1"]
 
 
 @pytest.mark.parametrize(("compute", "lost"), [(100, 130_000), (1, 1_300), (0, 13_000)], ids=["card", "1 %", "memory"])

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from aliquot_cli.main import main
-from aliquot_cli.scheduler import Settings
+from aliquot_cli.replica_settings import read_settings
 from aliquot_core.request import parse_request
 from aliquot_core.settings import SettingsError, Sources, read_toml
 from aliquot_scheduler.explaining import explain
@@ -171,15 +171,15 @@ def test_the_centre_reads_expressions_from_file_and_environment(
     """In a variable they are JSON: so a chart's values give them."""
     file = tmp_path / "aliquot.toml"
     file.write_text((EXAMPLE / "rules.toml").read_text())
-    names = [one.name for one in Settings(file=str(file), flags={}).rules.expressions]
+    names = [one.name for one in read_settings(file=str(file), flags={}).rules.expressions]
     assert names == ["fast-disk", "fast-disk-wanted"]
     monkeypatch.setenv("ALIQUOT_RULES_EXPRESSIONS", json.dumps([{"name": "y", "cost": "size([1, 2]) == 2 ? 1 : 0"}]))
-    assert Settings(file=str(file), flags={}).rules.expressions == (
+    assert read_settings(file=str(file), flags={}).rules.expressions == (
         Expression(name="y", cost="size([1, 2]) == 2 ? 1 : 0"),
     )
     monkeypatch.setenv("ALIQUOT_RULES_EXPRESSIONS", '[{"name": "y"')
     with pytest.raises(SettingsError, match=r"ALIQUOT_RULES_EXPRESSIONS.*expected a list"):
-        Settings(file=str(file), flags={})
+        read_settings(file=str(file), flags={})
 
 
 def test_two_rules_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,8 +117,8 @@ class Cards:
         return Stock(capacity=tuple(capacity), free=self._all_free(grid.open))
 
     def sound(self) -> tuple[int, ...]:
-        """What is free of GPUs that are not degraded."""
-        return self._all_free(self._grid.open & ~self._grid.degraded)
+        """What is free of GPUs that do not fail."""
+        return self._all_free(self._grid.open & ~self._grid.failing)
 
     def _all_free(self, among: Bools) -> tuple[int, ...]:
         grid, free = self._grid, list[int]()

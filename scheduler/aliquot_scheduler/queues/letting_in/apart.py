@@ -50,7 +50,7 @@ class Apart:
         """All of these are shown, who are of no group and have quota."""
         self.together = frozenset(waiter.uid for waiter in waiters)
         self._charged_together = self._charges(waiters)
-        self._asked_together = [(one.queue, ask) for one in waiters for ask in self._hall.asked_by(one.uid)]
+        self._asked_together = [(one.queue, ask) for one in waiters for ask in self._hall.asked.by(one.uid)]
         self._books.set_apart(self._charged_together, self._asked_together)
 
     def hold(self, holder: Waiter) -> None:

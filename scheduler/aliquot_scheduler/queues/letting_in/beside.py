@@ -92,7 +92,10 @@ class Beside:
 
     def _kept_from(self, candidate: Candidate) -> frozenset[str]:
         """Not for heads that wait for a guarantee which this one takes as its own: they can't come in before it."""
-        kept = self._keeping.kept_from(candidate)
+        kept, held = self._keeping.kept_from(candidate), self._ledger.held_for(candidate.first.queue)
+        # Hundreds of heads may have nodes, and for most candidates nothing is held back.
+        if not any(0 < asked <= there for asked, there in zip(candidate.amounts, held, strict=True)):
+            return kept
         waiting = self._keeping.waiting_for(kept)
         own = {dim for dim in set(waiting.values()) if self._takes_its_own(candidate, dim)}
         after = [uid for uid, dim in waiting.items() if dim in own]

@@ -86,6 +86,12 @@ class Placing:
             self._bind(place.waiter, Bounds(node=place.node, gpus=place.gpus) if together else ANYWHERE)
         return promises
 
+    def take_back(self, promises: Iterable[Promise]) -> None:
+        """Room that was found is kept for them no more."""
+        for made in promises:
+            self._rooms.take_back(made.pod.metadata.uid)
+            self._bounds.pop(made.pod.metadata.uid, None)
+
     def _anywhere(self, candidate: Candidate, bounds: Bounds) -> list[Promise]:
         """Each at its best place; or where all have one, if one took what another can't do without."""
         promises = self._promised(_each(candidate, bounds))

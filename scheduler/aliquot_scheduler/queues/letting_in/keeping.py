@@ -60,6 +60,7 @@ class Keeping:
         self._room: ByRow | None = None
         self._every_row = 0
         self._by_head: list[tuple[str, int]] | None = None
+        self._leaves_room: Callable[[Candidate], bool] | None = None
 
     def choose(self, candidate: Candidate) -> tuple[str, ...]:
         """Which nodes to keep for a head: the same as before, unless one is out, or somebody came there, or stays."""
@@ -108,6 +109,11 @@ class Keeping:
         out once, since thousands may be asked about.
         """
         self._look_again()
+        if self._leaves_room is None:
+            self._leaves_room = self._worked_out()
+        return self._leaves_room
+
+    def _worked_out(self) -> Callable[[Candidate], bool]:
         if not self._heads or len((room := self._by_row()).rows) > _FEW:
             return _always
         if self._with_room is None:
@@ -116,8 +122,8 @@ class Keeping:
         sides, every = self._with_room, self._every_row
 
         def leaves_room(candidate: Candidate) -> bool:
-            number = candidate.number
-            return room.asks_no_compute(number) or room.takes(number, every & ~sides.places_kept_from(candidate))
+            number, left = candidate.number, every & ~sides.places_kept_from(candidate)
+            return (left > 0 and room.takes(number, left)) or room.asks_no_compute(number)
 
         return leaves_room
 
@@ -138,7 +144,7 @@ class Keeping:
 
     def room_changed(self) -> None:
         """Somebody was let in."""
-        self._room = self._with_room = self._by_head = None
+        self._room = self._with_room = self._by_head = self._leaves_room = None
 
     def begin(self, head: Candidate) -> None:
         """Keep nodes for a head from now on."""
@@ -160,7 +166,7 @@ class Keeping:
         kept = self._memory.kept(now=self._now)
         if kept is not self._kept:
             self._kept, self._heads = kept, {}
-            self._all = self._with_room = self._by_head = None
+            self._all = self._with_room = self._by_head = self._leaves_room = None
             for uid, nodes in kept.items():
                 for node in nodes:
                     self._heads.setdefault(node, []).append(uid)
@@ -256,10 +262,10 @@ class _Sides:
             if keeping is None or uid in owed:
                 self._from_all.append(uid)
                 continue
-            head = keeping[0]
+            head, reach = keeping
             self._near.setdefault(head.first.queue, []).append((uid, head))
             for name, parent in pairwise(self._tree.path(head.first.queue)):
-                if self._reaching.reaches(head, name, parent):
+                if name in reach or self._reaching.reaches(head, name, parent):
                     below = self._by_side.setdefault(parent, {})
                     below[name] = below.get(name, 0) | nodes
 

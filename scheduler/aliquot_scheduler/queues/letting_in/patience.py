@@ -35,6 +35,8 @@ class Patience:
 
     def stand_still(self, uids: AbstractSet[str], *, now: float) -> None:
         """For these heads, and for no others, until this is told again: the time in between counts for nobody."""
+        if uids == self._still.keys():
+            return
         for uid in [uid for uid in self._still if uid not in uids]:
             self.since[uid] += now - self._still.pop(uid)
         for uid in uids:

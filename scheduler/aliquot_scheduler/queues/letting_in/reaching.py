@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.charged.shares import equal_shares
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.letting_in.siblings import Dues, Left, Sibling, Side
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Vector
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.waiter import Candidate
@@ -48,8 +48,10 @@ class Reaching:
         self._now = now
         # By the queue that they are siblings in.
         self._users_known: dict[str, Mapping[Side, Sibling]] = {}
-        # What is left on each side where somebody asked in this sweep: of users what they hold now counts.
+        # What is left on each side where somebody asked in this sweep: of users what they hold now counts; and which
+        # heads that is enough for: hundreds are asked about again and again.
         self._left: dict[Side, Left | None] = {}
+        self._within: dict[tuple[Side, str, Vector], bool] = {}
 
     def begin(self, head: Candidate) -> None:
         """Nodes are kept for it from now on; what then stands idle for it, and is charged to it, ends nothing."""
@@ -71,6 +73,12 @@ class Reaching:
         return mine in keeping[1]
 
     def _is_within(self, head: Candidate, mine: Side, parent: str) -> bool:
+        asked = mine, head.first.queue, head.amounts
+        if asked not in self._within:
+            self._within[asked] = self._is_enough(head, mine, parent)
+        return self._within[asked]
+
+    def _is_enough(self, head: Candidate, mine: Side, parent: str) -> bool:
         if mine not in self._left:
             self._left[mine] = self._left_of(mine, parent)
         if (left := self._left[mine]) is None:

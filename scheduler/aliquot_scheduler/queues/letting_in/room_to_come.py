@@ -33,6 +33,8 @@ class RoomToCome:
         # How much compute is in use, by row, as long as the cards are the same.
         self._held_at = -1
         self._held_by: list[int] = []
+        # Which nodes a shape could lie on later, by its number and such cards: eight heads are looked at in each round.
+        self._able: dict[tuple[int, int], Bools] = {}
 
     def idle_on(self, groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
         """What of compute and memory is free on each of these groups of nodes."""
@@ -41,9 +43,14 @@ class RoomToCome:
         compute: list[int] = (grid.compute * usable).sum(axis=1).tolist()
         memory: list[int] = (grid.memory * usable).sum(axis=1, dtype=np.int64).tolist()
         found: dict[str, tuple[int, int]] = {}
+        known = self._picture.nodes
         for name, nodes in groups.items():
-            rows = [self._picture.nodes[node].row for node in nodes if node in self._picture.nodes]
-            found[name] = sum([compute[row] for row in rows]), sum([memory[row] for row in rows])
+            idle = 0, 0
+            for node in nodes:
+                if node in known:
+                    row = known[node].row
+                    idle = idle[0] + compute[row], idle[1] + memory[row]
+            found[name] = idle
         return found
 
     def best_kept(self, candidate: Candidate, *, among: Iterable[str], doublings: int = 0) -> tuple[str, ...]:
@@ -81,14 +88,17 @@ class RoomToCome:
 
     def _enough(self, candidate: Candidate, nodes: Sequence[str], cells: Cells) -> tuple[str, ...]:
         """As many of them as have what is asked, where each takes its part of it."""
-        able, free = self._able_later(candidate.first, cells), cells.open & ~cells.closed
         asked, chosen = candidate.amounts, list[str]()
-        compute = memory = 0
+        alike = candidate.number, id(cells)
+        if alike not in self._able:
+            self._able[alike] = self._able_later(candidate.first, cells)
+        able, compute, memory = self._able[alike], 0, 0
         for name in nodes:
             if able[row := self._picture.nodes[name].row]:
                 chosen.append(name)
-                compute += int(cells.compute[row, free[row]].sum())
-                memory += int(cells.memory[row, free[row]].sum(dtype=np.int64))
+                free = cells.open[row] & ~cells.closed[row]
+                compute += int(cells.compute[row, free].sum())
+                memory += int(cells.memory[row, free].sum(dtype=np.int64))
                 if compute >= asked[COMPUTE] and memory >= least_memory(candidate.members, candidate.amounts):
                     return tuple(chosen)
         return ()

@@ -21,6 +21,7 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_AT_ONCE, Rooms, Turn
 from aliquot_scheduler.picture.picture import Picture
+from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.trial import FreeInSum
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
@@ -74,7 +75,7 @@ class Rounds:
         """
         hall, cards, kept = self._register.hall, self._register.cards, self._register.memory.kept(now=now)
         in_sum = FreeInSum(grid=self._picture.grid, cards=cards)
-        starting, found = list(hall.starting(books=self._register.books)), set[GangKey]()
+        starting, found = list(hall.asked.starting(books=self._register.books)), set[GangKey]()
         free = cards.stock().free[COMPUTE] if starting else 0
         for members in starting:
             amounts, gang = summed(members), members[0].gang
@@ -113,6 +114,7 @@ class Rounds:
             memory=register.memory,
             stayers=register.stayers,
             placing=placing,
+            sound_first=register.sound_first,
             without=register.enrolment.without,
             now=now,
         )
@@ -130,11 +132,11 @@ class Rounds:
                 register.making_room.call_off(clearing)
             elif is_free:
                 clearings.drop(clearing)
-                promises = sweep.bring_in_all(clearing)
+                promises = sweep.bring_in_all(clearing) or sweep.bring_in_all(clearing, beside=self._resting())
                 members = register.books.runs.begun_by([place.waiter for place in clearing.places])
                 for member, promise in zip(members, promises, strict=False):
                     self._let_in(member, promise, rooms=rooms, now=now)
-                    register.lost_turns.claims.brought_in(member, now=now)
+                    register.lost_turns.brought_in(member, now=now)
                 if promises:
                     register.stale.hurry(register.making_room.broken_by(clearing), until=clearing.until)
                     register.gang_changed(clearing.candidate.first)
@@ -145,6 +147,11 @@ class Rounds:
         # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
         sweep.room_changed()
 
+    def _resting(self) -> list[Charge]:
+        """What those come to for whom room is made still: their guarantee is theirs, and not once more held back."""
+        charge = self._register.enrolment.charge
+        return [charge(place.waiter) for clearing in self._register.clearings for place in clearing.places]
+
     def _let_in(self, waiter: Waiter, promise: Promise, *, rooms: Rooms, now: float) -> None:
         self.waits.add(waiter.queue, max(0.0, now - self._register.joined.pop(waiter.uid, now)))
         held = self._register.let_in(waiter, promise, now=now)
@@ -153,7 +160,7 @@ class Rounds:
         self._untold.append(Turn(pod=waiter.pod, promise=promise, number=self._next_turn(waiter), run=held.run))
 
     def _next_turn(self, waiter: Waiter) -> int:
-        return max(self._turns_had(waiter.pod), self._register.lost_turns.rests.lost.get(waiter.uid, 0)) + 1
+        return max(self._turns_had(waiter.pod), self._register.lost_turns.missed_by(waiter.uid)) + 1
 
     def _untold_turns(self) -> Iterator[Turn]:
         """All of a gang are told, even if the caller stops asking in the middle of it."""

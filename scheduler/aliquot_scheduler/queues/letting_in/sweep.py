@@ -7,11 +7,12 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
+from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.elsewhere import Without, admissible
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
@@ -19,6 +20,7 @@ from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
+from aliquot_scheduler.queues.letting_in.sound_first import SoundFirst
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.walk import Walk, Watched
 from aliquot_scheduler.queues.room.clearings import Clearing
@@ -43,6 +45,7 @@ class Sweep:
         memory: SweepMemory,
         stayers: Stayers,
         placing: Placing,
+        sound_first: SoundFirst,
         without: Without,
         now: float,
     ) -> None:
@@ -52,6 +55,7 @@ class Sweep:
         self._memory = memory
         self._stayers = stayers
         self._placing = placing
+        self._sound_first = sound_first
         self._without = without
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
@@ -99,7 +103,7 @@ class Sweep:
             ):
                 tried, refusal = self._admissible(candidate)
                 asks = refusal is None and self._walk.may_fit(tried)
-                promises, beside = self._beside.promised(tried) if asks else ([], None)
+                promises, beside = self._promised(tried) if asks else ([], None)
                 if promises:
                     self.again = candidate.uid in self._memory.kept(now=self._now)
                     yield tried, promises
@@ -118,6 +122,15 @@ class Sweep:
             broken_off = self._placing.in_vain >= MOST_IN_VAIN
             self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
             self._books.keep_idle(self._keeping.idle(), now=self._now)
+
+    def _promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
+        """Room for all of them, or for none; and why there is none for them though it was found."""
+        promises, beside = self._beside.promised(candidate)
+        refusal = self._sound_first.refusal(candidate, promises, ledger=self._books.ledger, now=self._now)
+        if refusal is None:
+            return promises, beside
+        self._placing.take_back(promises)
+        return [], refusal
 
     def _admissible(self, candidate: Candidate) -> tuple[Candidate, Refusal | None]:
         """The candidate as it may be let in: kept off models of which its queue has none for it."""
@@ -144,14 +157,19 @@ class Sweep:
         heads = [one for one in map(self._hall.standing, sorted(self._impatient)) if one and not one.lost]
         return [self._hall.candidate(one, books=self._books) for one in heads]
 
-    def bring_in_all(self, clearing: Clearing) -> list[Promise]:
-        """Room where it was made, for all of them or for none; it is kept for nobody at this moment."""
+    def bring_in_all(self, clearing: Clearing, *, beside: Sequence[Charge] = ()) -> list[Promise]:
+        """Room where it was made, for all of them or for none; it is kept for nobody at this moment.
+
+        `beside` others, as if they were in already.
+        """
         candidate, ledger = clearing.candidate, self._books.ledger
+        ledger.set_apart(beside, ())
         self._rules.let_in()
         ask = asked_by(candidate.members)
         ledger.ask(candidate.first.queue, ask)
         promises = self._placing.place_at(clearing) if self._rules.refusal(candidate) is None else []
         ledger.ask_no_more(candidate.first.queue, ask)
+        ledger.set_apart(beside, (), back=True)
         return promises
 
     def room_changed(self) -> None:

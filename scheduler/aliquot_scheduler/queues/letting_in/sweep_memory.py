@@ -15,6 +15,7 @@ Other queues or hardware end all but patience and the nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from aliquot_scheduler.queues.judging.rules import Refusal
@@ -148,6 +149,12 @@ class SweepMemory:
             self.keep(uid, ())
             del self._kept[uid]
             self._kept_now = None
+
+    def stand_still(self, uids: AbstractSet[str], *, now: float) -> None:
+        """These heads may not come in: else a node stood idle for them. Then they wait on, as if no time had passed."""
+        for uid in uids & self.patience.impatient(now=now):
+            self.keep_nothing(uid)
+        self.patience.stand_still(uids, now=now)
 
     # --- what is kept for heads ---------------------------------------------------------------------------------------
     def kept(self, *, now: float) -> Mapping[str, tuple[str, ...]]:

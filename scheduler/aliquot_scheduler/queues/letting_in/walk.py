@@ -122,7 +122,7 @@ class Walk:
             return True
         if self._keeping.anything():
             # Where nodes are kept they often are all that has room.
-            return self.next(queue) is None
+            return self._next(queue, line, able) is None
         if self._is_full(queue, line):
             self._note_first(queue, line)
             return True
@@ -140,9 +140,10 @@ class Walk:
     def next(self, queue: str) -> Candidate | None:
         """The first of a line that was not passed over."""
         line = self._hall.lines.get(queue)
-        if line is None:
-            return None
-        able, full = self._able(queue, line), self._is_full(queue, line)
+        return None if line is None else self._next(queue, line, self._able(queue, line))
+
+    def _next(self, queue: str, line: Line, able: AbstractSet[str] | None) -> Candidate | None:
+        full = self._is_full(queue, line)
         for user in self._users(queue, line):
             if able is not None and user not in able and queue in self._headed:
                 continue
@@ -211,8 +212,12 @@ class Walk:
 
     def _places(self, heads: Heads, start: int, watched: AbstractSet[str]) -> Iterable[int]:
         """From there on, whose place it is that a card may have room for, or who is looked at in any case."""
-        able: list[int] = np.flatnonzero(self._fits[heads.in_order[start:]]).tolist()
-        places = [start + place for place in able] if start else able
+        if len(heads) <= _SHORT:
+            may = self._may
+            places = [place for place in range(start, len(heads)) if may[heads[place].number]]
+        else:
+            able: list[int] = np.flatnonzero(self._fits[heads.in_order[start:]]).tolist()
+            places = [start + place for place in able] if start else able
         found = heads.places.keys() & watched if watched else ()
         if not found:
             return places

@@ -12,8 +12,8 @@ and who deletes a pod just before its turn is over owes as much as if it were lo
 controllers do it, owes next to nothing, and begins no doubt unless there is much of it.
 
 Users are many, if one likes. So all those together of whom a turn that was given in doubt has led to nothing keep a
-quarter of all cards' time for nothing, while others wait: after each such turn they wait until four times what it kept,
-as part of all there is, is over.
+quarter of all cards' time for nothing, while others wait who are not in doubt: after each such turn they wait until
+four times what it kept, as part of all there is, is over.
 
 What must always hold: what becomes of others' pods is nothing to a user of whom no second turn has led to nothing.
 """

@@ -51,6 +51,10 @@ class Rests:
         self._untold[uid] = self._untold.get(uid, 0) + 1
         return _TELL_AGAIN.delay(failures=self._untold[uid], random=random)
 
+    def is_nobodys_doing(self, pod: Pod, *, since: float, now: float) -> bool:
+        """Whether a pod could not be bound since then for all schedulers were away; one that looked at it was not."""
+        return _is_unseen(pod) and self.heard.is_away(pod.spec.scheduler_name, since=since, now=now)
+
     def rests_unheard(self, uid: str) -> bool:
         """Whether it rests since its scheduler was never heard."""
         return uid in self._unheard

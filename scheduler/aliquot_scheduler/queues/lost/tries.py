@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.lost.doubts import Doubts
 from aliquot_scheduler.queues.lost.instants import AGAIN, PART, TRIES, at_the_next
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.users import Whose
-from aliquot_scheduler.queues.waiting.waiter import Waiter, of_each_user
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, of_each_user
 
 # Who has no room for so long keeps nobody from trying.
 _NO_ROOM = 60.0
@@ -81,20 +81,20 @@ class Tries:
         now: float,
     ) -> list[Waiter]:
         """Who tries beside those, of these that have lost turns; the others rest on (`rest_on_until`)."""
-        beside, found = list(trying), list[Waiter]()
+        beside, found = _Beside(trying, capacity=capacity), list[Waiter]()
         closed = others_wait and now < self._next
         for waiter in self._in_turn(rested):
             # A gang starts as a whole, so it tries as a whole.
-            if mate := next((one for one in beside if waiter.gang and one.gang == waiter.gang), None):
+            if (mate := beside.mate(waiter)) is not None:
                 self._tries(waiter, since=self._joined[mate.uid])
-            elif not closed and _has_place(waiter, beside, capacity):
+            elif not closed and beside.has_place(waiter):
                 self._tries(waiter, since=now)
                 self._tried[waiter.whose], self._next = now, at_the_next(now + TRIES)
             else:
                 # Where others begin at any time, who asks for much would be overtaken again and again.
                 closed = closed or not others_wait
                 continue
-            beside.append(waiter)
+            beside.add(waiter)
             found.append(waiter)
         return found
 
@@ -136,12 +136,33 @@ class Tries:
         self.forget(who)
 
 
-def _has_place(waiter: Waiter, trying: Sequence[Waiter], capacity: Sequence[int]) -> bool:
-    if not trying:
-        return True
-    if len(trying) >= MOST_AT_ONCE // PART:
-        return False
-    return all(
-        PART * (waiter.amounts[dim] + sum(one.amounts[dim] for one in trying)) <= capacity[dim]
-        for dim in (COMPUTE, MEMORY)
-    )
+class _Beside:
+    """All who try at once: how many they are, what they ask together, and one of each gang."""
+
+    def __init__(self, trying: Iterable[Waiter], *, capacity: Sequence[int]) -> None:
+        self._capacity = capacity
+        self._count, self._asked = 0, [0, 0]
+        self._gangs: dict[GangKey, Waiter] = {}
+        for one in trying:
+            self.add(one)
+
+    def add(self, waiter: Waiter) -> None:
+        """One tries."""
+        self._count += 1
+        for dim in (COMPUTE, MEMORY):
+            self._asked[dim] += waiter.amounts[dim]
+        if gang := waiter.gang:
+            self._gangs.setdefault(gang, waiter)
+
+    def mate(self, waiter: Waiter) -> Waiter | None:
+        """The first of its gang who tries."""
+        return self._gangs.get(waiter.gang) if waiter.gang else None
+
+    def has_place(self, waiter: Waiter) -> bool:
+        """Whether it may too: one alone may whatever it asks."""
+        if not self._count:
+            return True
+        if self._count >= MOST_AT_ONCE // PART:
+            return False
+        asked = (waiter.amounts[dim] + self._asked[dim] for dim in (COMPUTE, MEMORY))
+        return all(PART * amount <= self._capacity[dim] for dim, amount in enumerate(asked))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+import msgspec
+
 from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
@@ -52,6 +54,8 @@ class MakingRoom:
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
         clearing = clearing.held(self._as_it_lies)
+        for uid in clearing.gives_up:
+            self.refuges.lapse(uid)
         self.clearings.make(clearing)
         self.refuges.open(clearing.moves, until=clearing.until + _COMES, whose=clearing.uid)
         for place in clearing.places:
@@ -187,7 +191,8 @@ class MakingRoom:
             self._open_again(refuge, going=going)
 
     def _open_again(self, refuge: Refuge, *, going: Collection[str]) -> None:
-        if refuge.uid in self._inside.bound:
+        if (there := self._inside.bound.get(refuge.uid)) is not None:
+            refuge = msgspec.structs.replace(refuge, waiter=there)
             if refuge.uid not in going:
                 return
             # Else it had ended by itself.

@@ -52,6 +52,8 @@ class Refuge(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     whose: str = ""
     drains: str = ""
+    # The one who is moved; unknown where the leader before us moved it and it is gone.
+    waiter: Waiter | None = None
 
     @property
     def uid(self) -> str:
@@ -96,6 +98,7 @@ class Refuges:
                     until=until,
                     whose=whose,
                     drains=drains,
+                    waiter=place.waiter,
                 )
             )
 

@@ -72,8 +72,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 def turn_lost(register: Register, pod: Pod) -> str:
     """Of a pod whose turns have led to nothing."""
     uid, scheduler = pod.metadata.uid, pod.spec.scheduler_name
-    lost = f"its turn led to no binding ({counted(register.lost_turns.rests.lost[uid], 'time')}); it gets a new one"
-    if not register.lost_turns.rests.rests_unheard(uid):
+    lost = f"its turn led to no binding ({counted(register.lost_turns.missed_by(uid), 'time')}); it gets a new one"
+    if not register.lost_turns.rests_unheard(uid):
         return lost
     return f"{lost} late: no scheduler by its spec.schedulerName {scheduler} has asked for any pod, and it must ask us"
 
@@ -82,15 +82,17 @@ def in_doubt(register: Register, waiter: Waiter) -> str:
     """Of a pod of a user in doubt; when, by the clock on the wall."""
     queue, user = whose = waiter.whose
     now, wall_ahead = register.now, register.growth.wall_ahead
-    debt = register.lost_turns.doubts.debt(whose, now=now)
+    debt = register.lost_turns.debt(whose, now=now)
     last, ends = second_time(debt.last + wall_ahead), second_time(debt.ends + wall_ahead)
     pauses = f", and while others wait none before {second_time(debt.pauses + wall_ahead)}" if debt.pauses > now else ""
+    runs = waiter.gang is not None and register.books.runs.staying(waiter.gang)
+    stay = "; those of its group that run stay meanwhile" if runs else ""
     compute, memory = ceil(debt.owes[COMPUTE] / WHOLE.value), ceil(debt.owes[MEMORY] / _GIBI)
     return (
         f"turns of its user {user} in queue {queue} led to nothing, that of {debt.pod} last, at {last}, so the user's"
         f" other pods come one at a time{pauses}, until what was kept for nothing is paid:"
         f" {counted(compute, 'GPU-second')} and {counted(memory, 'GiB-second')} of memory, by pods of theirs that run"
-        f" meanwhile; until {ends} at the latest, if no other turn leads to nothing"
+        f" meanwhile; until {ends} at the latest, if no other turn leads to nothing{stay}"
     )
 
 
@@ -174,7 +176,7 @@ class _Leader:
 
     def turn_lost(self, waiter: Waiter) -> Why | None:
         uid, register = waiter.uid, self._register
-        if uid in register.lost_turns.rests.lost and register.hall.rests_until(uid) is not None:
+        if register.lost_turns.missed_by(uid) and register.hall.rests_until(uid) is not None:
             return Why(TURN_LOST, partial(turn_lost, register, waiter.pod))
         return None
 
@@ -227,9 +229,9 @@ class _Leader:
 
     def in_doubt(self, waiter: Waiter, found: Why) -> Why | None:
         register = self._register
-        if not register.second_turns.is_doubted(waiter):
+        if not register.lost_turns.is_doubted(waiter):
             return None
-        if found.word == WAITING or waiter.user in register.hall.lines[waiter.queue].closed:
+        if found.word == WAITING or register.lost_turns.is_closed(waiter):
             # It was not looked at.
             return Why(IN_DOUBT, partial(in_doubt, register, waiter))
         return Why(IN_DOUBT, lambda: f"{in_doubt(register, waiter)}; {found.sentence()}")

@@ -71,7 +71,7 @@ def gathering(waiter: Waiter, *, line: Line | None, musters: Musters, books: Boo
     if odd := _odd(group, own, said, names=names):
         return odd
     apart = sum(count for spot, count in own.items() if not spot.stands)
-    there = len(books.runs.staying(gang)) + books.runs.done(waiter) + standing + apart
+    there = len(books.runs.staying(gang)) + books.runs.finished.made_alike(waiter) + standing + apart
     others = spots.total() - own.total()
     if there >= group.minimum:
         return Gathering(lack=Lack.RESTS, message=_rests(group, apart))

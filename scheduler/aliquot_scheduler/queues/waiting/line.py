@@ -60,7 +60,8 @@ class Line:
         self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
         self._heads: dict[str, Heads] = {}
-        # Of whose pods only those may come now that have lost turns (`doubts.py`), or ask no more than this.
+        # Of whose pods only those may come now that have lost turns (`doubts.py`), ask no more than this, or come in
+        # the place of others of their group.
         self.closed: dict[str, Vector] = {}
         self._again: dict[str, tuple[Heads, Vector, Heads]] = {}
         # The first of each row, as long as the row is the same.
@@ -69,6 +70,9 @@ class Line:
 
     def __len__(self) -> int:
         return len(self._waiters)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiters
 
     def __iter__(self) -> Iterator[Waiter]:
         return iter(list(self._waiters.values()))
@@ -146,9 +150,16 @@ class Line:
         self._firsts.pop((waiter.user, _row(waiter)), None)
 
     def heads(self, user: str, *, runs: Runs) -> Heads:
-        """The first of each shape and each gang that has its minimum, in their order."""
-        heads, most = self._all_heads(user, runs), self.closed.get(user)
-        return heads if most is None else self._heads_again(user, heads, most)
+        """The first of each shape and each gang that has its minimum, in their order; of those who may come now."""
+        heads, most = self.all_heads(user, runs=runs), self.closed.get(user)
+        return heads if most is None else self._heads_again(user, heads, most, runs)
+
+    def all_heads(self, user: str, *, runs: Runs) -> Heads:
+        """The same, whoever may come now."""
+        if user not in self._heads:
+            found = [self._first(user, key, row, runs) for key, row in self._rows.get(user, {}).items()]
+            self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
+        return self._heads[user]
 
     def without(self, heads: Heads, uids: AbstractSet[str]) -> list[Candidate]:
         """One user's heads, as if these, who are of no group, did not wait."""
@@ -158,25 +169,23 @@ class Line:
     def least(self, *, runs: Runs) -> Vector:
         """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
         if self._least is None:
-            least = [heads.least for user in self._rows if (heads := self._all_heads(user, runs))]
+            least = [heads.least for user in self._rows if (heads := self.all_heads(user, runs=runs))]
             self._least = tuple(map(min, zip(*least, strict=True)))
         return self._least
-
-    def _all_heads(self, user: str, runs: Runs) -> Heads:
-        if user not in self._heads:
-            found = [self._first(user, key, row, runs) for key, row in self._rows.get(user, {}).items()]
-            self._heads[user] = Heads(sorted((one for one in found if one), key=lambda one: one.first.place))
-        return self._heads[user]
 
     def _next(self, waiter: Waiter, uids: AbstractSet[str]) -> Candidate | None:
         other = next((one for one in self.mates(waiter) if one.uid not in uids), None)
         return Candidate(members=(other,), amounts=other.amounts) if other else None
 
-    def _heads_again(self, user: str, heads: Heads, most: Vector) -> Heads:
+    def _heads_again(self, user: str, heads: Heads, most: Vector, runs: Runs) -> Heads:
         """Of these those who may come all the same; the same object as long as they are the same."""
         known = self._again.get(user)
         if known is None or known[0] is not heads or known[1] != most:
-            found = Heads(one for one in heads if one.first.lost or not any(map(gt, one.amounts, most)))
+            found = Heads(
+                one
+                for one in heads
+                if one.first.lost or not any(map(gt, one.amounts, most)) or runs.follows(one.members)
+            )
             known = self._again[user] = heads, most, found
         return known[2]
 

@@ -10,8 +10,7 @@ pods, so that whoever leads next knows it. Whoever is on the way out holds its c
 who come in the place of all of them start together, too.
 
 Whoever has finished counts as one that is there for those whom the same one makes: a Job makes no other in its place,
-so without it a group that lost somebody later could never start again. A Job that makes more pods than the group has
-begins anew with each that many.
+so without it a group that lost somebody later could never start again (`finished.py`).
 
 What must always hold: a run is known exactly as long as one of its pods is in and stays.
 """
@@ -19,11 +18,14 @@ What must always hold: a run is known exactly as long as one of its pods is in a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
+from aliquot_scheduler.queues.waiting.finished import Finished
 from aliquot_scheduler.queues.waiting.makers import maker_of
+from aliquot_scheduler.queues.waiting.vacancies import Vacancies
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter
 
 # A group of one user's, with the size and the minimum that is said of it.
@@ -38,9 +40,8 @@ class Runs:
     def __init__(self) -> None:
         # By group and run, who makes each of its pods.
         self._begun: dict[Said, dict[str, dict[str, str]]] = {}
-        # Who has finished (UIDs), by group and who makes them; and of each of those its place here.
-        self._done: dict[tuple[Said, str], set[str]] = {}
-        self._finished: dict[str, tuple[Said, str]] = {}
+        self.finished = Finished()
+        self.vacancies = Vacancies()
 
     def enter(self, waiter: Waiter) -> None:
         """One of a group is in."""
@@ -60,27 +61,23 @@ class Runs:
         if not runs:
             del self._begun[gang[:5]]
 
-    def finished(self, waiter: Waiter) -> None:
-        """One of a group has run to its end."""
-        if (gang := waiter.gang) and (maker := maker_of(waiter.pod)):
-            self._finished[waiter.uid] = (gang[:5], maker)
-            self._done.setdefault((gang[:5], maker), set()).add(waiter.uid)
+    def comes_in(self, waiter: Waiter) -> None:
+        """One is let in: in the place of another of its run, or to begin that."""
+        if (gang := waiter.gang) and not self.staying(gang):
+            self.vacancies.begin(gang)
+        self.vacancies.taken_by(waiter)
 
-    def gone(self, uid: str) -> None:
-        """There is no such pod any more."""
-        if (made := self._finished.pop(uid, None)) is None:
-            return
-        self._done[made].discard(uid)
-        if not self._done[made]:
-            del self._done[made]
+    def has_lost(self, waiter: Waiter) -> None:
+        """One that was bound has failed, or is gone before it had ended; to be told before it leaves."""
+        if (gang := waiter.gang) and self.staying(gang) - {waiter.uid}:
+            self.vacancies.left_by(waiter)
 
-    def done(self, waiter: Waiter) -> int:
-        """How many have finished whom the one who makes this pod will not make again."""
-        if not self._done or waiter.group is None or waiter.gang is None:
-            return 0
-        return len(self._done.get((waiter.gang[:5], maker_of(waiter.pod)), ())) % waiter.group.size
+    def follows(self, members: Sequence[Waiter]) -> bool:
+        """Whether these come in where others of their run failed, beside those who stay: they take what it held."""
+        gang = members[0].gang
+        return bool(gang and self.staying(gang)) and self.vacancies.has_for(members)
 
-    def staying(self, gang: GangKey) -> Collection[str]:
+    def staying(self, gang: GangKey) -> AbstractSet[str]:
         """Who of a run is in and stays (UIDs)."""
         return self._begun.get(gang[:5], {}).get(gang[5], {}).keys()
 
@@ -96,7 +93,7 @@ class Runs:
         """How many must be let in at once for one to run: itself, or what its gang lacks of its minimum."""
         if waiter.group is None or waiter.gang is None:
             return 1
-        return max(1, waiter.group.minimum - len(self.staying(waiter.gang)) - self.done(waiter))
+        return max(1, waiter.group.minimum - len(self.staying(waiter.gang)) - self.finished.made_alike(waiter))
 
     def ways(self, gang: GangKey) -> Ways:
         """As long as this is the same, whoever waits of the group goes with the same run."""
@@ -115,7 +112,7 @@ class Runs:
         if first.group is None or first.gang is None or self.staying(first.gang):
             return members
         makers = {maker_of(one.pod) for one in members}
-        is_whole = first.run in makers or len(members) + self.done(first) == first.group.size
+        is_whole = first.run in makers or len(members) + self.finished.made_alike(first) == first.group.size
         if not is_whole or len(makers) > 1 or "" in makers:
             return members
         return [msgspec.structs.replace(one, run=first.uid) for one in members]

@@ -1,0 +1,152 @@
+"""What those ask who stand in lines: told to the ledger as it changes, since guarantees are held back by it.
+
+A gang asks once so many of it are there that it could start, and could start at all: else one pod of a group that never
+comes, or that is too large for its queue, would keep from others what nobody can use. It asks at once for what it needs
+to start, and for each of the others apart. Who finds no place for long asks quietly (`vain.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from aliquot_scheduler.queues.charged.askers import Ask
+from aliquot_scheduler.queues.waiting.books import Books
+from aliquot_scheduler.queues.waiting.line import Line
+from aliquot_scheduler.queues.waiting.musters import Musters
+from aliquot_scheduler.queues.waiting.vain import InVain
+from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, asked_by
+
+# Who asks: a pod by its UID, or a gang of one user's in one queue.
+Asker = str | tuple[str, str, GangKey]
+# What one asks, each part by the UID of the first pod that it is of; what a gang needs to start comes first.
+Asks = Mapping[str, Ask]
+_NOTHING: Asks = {}
+# Why these can't be let in together, whatever others do; empty if they could.
+WhyNever = Callable[[Sequence[Waiter]], str]
+
+
+class Asked:
+    """By all who stand in these lines."""
+
+    def __init__(self, *, lines: Mapping[str, Line], musters: Musters, in_vain: InVain, why_never: WhyNever) -> None:
+        """`why_never` is asked of what a gang needs to start."""
+        self._lines = lines
+        self._musters = musters
+        self._in_vain = in_vain
+        self._why_never = why_never
+        # Thousands may be of one gang.
+        self._asking: dict[Asker, Asks] = {}
+        # The gangs among them.
+        self._starting: set[tuple[str, str, GangKey]] = set()
+        # Gangs that can't start, whatever others do, and why.
+        self._never: dict[Asker, str] = {}
+
+    # --- events ------------------------------------------------------------------------------------------------------
+    def tell(self, waiter: Waiter, *, books: Books) -> None:
+        """Let one ask, or its gang if it could start; of who is gone by now only its gang does."""
+        who, mates = asker(waiter), self._mates(waiter)
+        self._never.pop(who, None)
+        asked = self._asking.pop(who, _NOTHING)
+        asks = self._asks(who, mates, asked=asked, books=books)
+        if isinstance(who, tuple):
+            self._starting.discard(who)
+        self._put_down(who, asks)
+        for uid, ask in asked.items():
+            if asks.get(uid) != ask:
+                books.ledger.ask_no_more(waiter.queue, ask)
+        for uid, ask in asks.items():
+            if asked.get(uid) != ask:
+                books.ledger.ask(waiter.queue, ask)
+
+    def anew(self, gang: GangKey, *, books: Books) -> None:
+        """What this gang asks may be something else by now."""
+        # Of one that was let in elsewhere too: since then its namespace may be at home in another queue.
+        for queue in sorted({spot.queue for spot in self._musters.of(gang)} & self._lines.keys()):
+            line = self._lines[queue]
+            for first in line.firsts_of(gang):
+                line.changed(first)
+                self.tell(first, books=books)
+
+    def look_anew(self, *, books: Books) -> None:
+        """Other hardware: a gang that could not start may do so now, or the other way round."""
+        gangs = {asker(waiter): waiter for line in self._lines.values() for waiter in line if waiter.group}
+        for waiter in gangs.values():
+            self.tell(waiter, books=books)
+
+    def graft(self, *, books: Books) -> None:
+        """By other books, in which nobody asks yet."""
+        self._asking.clear()
+        self._starting.clear()
+        asked = Counter[tuple[str, Ask]]()
+        for who, waiter in {asker(one): one for line in self._lines.values() for one in line}.items():
+            asks = self._asks(who, self._mates(waiter), asked=_NOTHING, books=books)
+            self._put_down(who, asks)
+            asked.update((waiter.queue, ask) for ask in asks.values())
+        books.ledger.ask_all(asked)
+
+    def clear(self) -> None:
+        """Nobody stands in line."""
+        self._asking.clear()
+        self._starting.clear()
+        self._never.clear()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+    def by(self, uid: str) -> Sequence[Ask]:
+        """What one who is of no group asks."""
+        return tuple(self._asking.get(uid, _NOTHING).values())
+
+    def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
+        """Of each gang that asks, where something is guaranteed, what it needs to start."""
+        for queue, user, gang in self._starting:
+            if books.ledger.guaranteed(queue):
+                mates = self._lines[queue].mates_of(user, gang)
+                yield mates[: books.runs.still_needed(mates[0])]
+
+    def why_never(self, waiter: Waiter) -> str:
+        """Why its gang can't start, whatever others do; empty if it could."""
+        return self._never.get(asker(waiter), "") if self._never else ""
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+    def _put_down(self, who: Asker, asks: Asks) -> None:
+        if asks:
+            self._asking[who] = asks
+            if isinstance(who, tuple) and not _is_quiet(asks):
+                self._starting.add(who)
+
+    def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
+        line = self._lines[waiter.queue]
+        if waiter.group:
+            return line.mates(waiter)
+        return (waiter,) if waiter.uid in line else ()
+
+    def _asks(self, who: Asker, mates: Sequence[Waiter], *, asked: Asks, books: Books) -> Asks:
+        # A held queue lets nobody in, so nothing is held back for it.
+        if not mates or books.ledger.tree.nodes[mates[0].queue].stop:
+            return _NOTHING
+        needed = books.runs.still_needed(mates[0])
+        if len(mates) < needed:
+            return _NOTHING
+        if mates[0].group and (why := self._why_never(mates[:needed])):
+            self._never[who] = why
+            return _NOTHING
+        quiet = self._in_vain.is_quiet(mates[0])
+        asks = {mates[0].uid: asked_by(mates[:needed], quiet=quiet)}
+        if len(mates) > needed:
+            # Who asked for itself before asks the same: it would have left if it were otherwise.
+            first, known = next(iter(asked), ""), asked if quiet == _is_quiet(asked) else _NOTHING
+            for one in mates[needed:]:
+                ask = known.get(one.uid) if one.uid != first else None
+                asks[one.uid] = ask or asked_by((one,), quiet=quiet)
+        return asks
+
+
+def asker(waiter: Waiter) -> Asker:
+    """Who asks for one: itself, or its gang."""
+    return (waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid
+
+
+def _is_quiet(asks: Asks) -> bool:
+    """Whether it demands nothing for now: all of a gang, or none."""
+    return any(ask.quiet for ask in islice(asks.values(), 1))

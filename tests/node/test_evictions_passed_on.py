@@ -1,0 +1,77 @@
+"""Whom a kube-scheduler may evict by priority, asked of a replica that does not lead; both are processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from aliquot_scheduler.admission.sparing import SPARE
+from aliquot_standalone.installed import without_webhooks
+from support.admitting import container, written
+from support.centre_http import SCHEDULER
+from support.centre_process import LOOPBACK, CentreProcess
+from support.embedded_thread import embedded_server
+from support.http_api import LONG_S, HttpApi, Json
+from support.large_cluster import NAMES
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+VICTIM = written(container(compute="30"), nodeName="n1")
+KEPT, GOES = "kept from eviction by priority", "goes for a pod that runs the cluster"
+UNJUDGED = "evicted by priority unjudged"
+
+
+@pytest.fixture
+def api() -> Iterator[HttpApi]:
+    """An embedded server."""
+    with embedded_server() as url:
+        api = HttpApi(url=url)
+        for one in without_webhooks():
+            api.post(DEFINITIONS, one).ok()
+        api.post("/api/v1/namespaces", {"metadata": {"name": NAMES.namespace}}).ok()
+        api.post(CLASSES, {"metadata": {"name": "high"}, "value": 1_000}).ok()
+        yield api
+
+
+def may_go(asked: CentreProcess) -> bool:
+    """What the API server would hear of the victim's deletion."""
+    request: Json = {"uid": "u", "operation": "DELETE", "oldObject": VICTIM, "userInfo": {"username": "k"}}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    context = asked.authority.caller(asked.authority.signs(SCHEDULER))
+    url = f"https://{LOOPBACK}:{asked.port}{SPARE}?timeout=3s"
+    with urllib3.PoolManager(ssl_context=context) as pool:
+        said = pool.request("POST", url, body=json.dumps(review), timeout=LONG_S).json()["response"]
+    assert said["uid"] == "u"
+    return bool(said["allowed"])
+
+
+def logged(asked: CentreProcess) -> list[str]:
+    """How often it has said which of the three."""
+    lines = [json.loads(line)["message"] for line in asked.log.read_text().splitlines() if line.startswith("{")]
+    return [word for line in lines for word in (KEPT, GOES, UNJUDGED) if line.startswith(word)]
+
+
+@pytest.mark.timeout(120)
+def test_a_follower_asks_the_leader_and_lets_go_who_can_t_be_judged(api: HttpApi, tmp_path: Path) -> None:
+    """The leader alone knows who runs the cluster and waits; where it is gone, all is as while no replica is there."""
+    leader = CentreProcess(folder=tmp_path, url=api.url, token="", name="first")
+    follower = CentreProcess(folder=tmp_path, url=api.url, token="", name="second", authority=leader.authority)
+    try:
+        for one in (leader, follower):
+            one.component.start()
+            one.component.wait_ready(timeout=LONG_S)
+        assert not may_go(follower)
+        spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": "high"}
+        api.post("/api/v1/namespaces/kube-system/pods", {"metadata": {"name": "dns"}, "spec": spec}).ok()
+        assert may_go(follower)
+        assert (logged(leader), logged(follower)) == ([KEPT, GOES], [])
+        leader.component.kill()
+        assert may_go(follower)
+        assert logged(follower) == [UNJUDGED]
+    finally:
+        for one in (leader, follower):
+            one.component.kill()
