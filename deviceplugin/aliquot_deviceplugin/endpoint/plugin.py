@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 # A GetPreferredAllocation names all free ids; 16 GPUs have 1,600.
 _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
-# How long a call that can answer yet may take when the endpoint leaves.
-_GRACE = 0.5
+# How long a call that can answer yet may take when the endpoint leaves; only a kubelet that is stuck needs all of it.
+_GRACE = 2.0
 
 
 class PluginSocketError(ClusterError):
@@ -50,6 +50,7 @@ class Plugin:
     ) -> None:
         self.resource = resource
         self.table = table
+        self._clock = clock
         self._socket = socket
         self._service = make_service(table, self._listening, self._deaf)
         self._registrar = Registrar(
@@ -103,6 +104,8 @@ class Plugin:
     async def close(self) -> None:
         """Stop registering, then serving."""
         await self._registrar.close()
+        # With a stream the kubelet ends its connection, and whatever is on its way there.
+        await self._service.told(at_most=_GRACE, clock=self._clock)
         self._end_streams(frozenset(self._streams.values()))
         await self._stop_serving(grace=_GRACE)
 

@@ -7,12 +7,15 @@ kubelet tries again (facts: 12 s of refusals, and the pod ran).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import grpc
 import msgspec
 
+from aliquot_agent.waiting import settled
+from aliquot_core.clock import Clock
 from aliquot_core.door import Prefer, PreStart
 from aliquot_core.names import Names
 from aliquot_deviceplugin.endpoint.agent_calls import AgentCalls
@@ -67,6 +70,12 @@ class Service(pb_grpc.DevicePluginServicer):
         self._on_given = on_given
         self._on_listening = on_listening
         self._on_deaf = on_deaf
+        self._starts: set[asyncio.Task[Any]] = set()
+
+    async def told(self, *, at_most: float, clock: Clock) -> None:
+        """Wait until nobody waits for the answer to a start any more, at most so many seconds."""
+        if self._starts:
+            await settled(asyncio.gather(*self._starts, return_exceptions=True), seconds=at_most, clock=clock)
 
     async def GetDevicePluginOptions(  # noqa: N802 - the interface's name
         self, _request: pb.Empty, _context: Context
@@ -109,6 +118,7 @@ class Service(pb_grpc.DevicePluginServicer):
         self, request: pb.PreStartContainerRequest, context: Context
     ) -> pb.PreStartContainerResponse:
         """Let the container start when the agent says so; wait for the agent as long as the kubelet waits for us."""
+        self._under_way()
         ids = list(request.devices_ids)
         names = self._given.names(resource=self._resource, ids=ids)
         question = PreStart(call=0, resource=self._resource, ids=ids, names=names)
@@ -118,6 +128,12 @@ class Service(pb_grpc.DevicePluginServicer):
         elif answer.refused is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, _shortened(answer.refused))
         return pb.PreStartContainerResponse()
+
+    def _under_way(self) -> None:
+        # gRPC's own task: it ends when the answer has been sent.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._starts.add(task)
+        task.add_done_callback(self._starts.discard)
 
     def _allocated(self, ids: Any) -> pb.ContainerAllocateResponse:
         # A fresh name each time: the runtime's CDI cache can't serve an old spec under it, and an init and an app

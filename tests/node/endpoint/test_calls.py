@@ -6,16 +6,23 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 from aliquot_core import door
+from aliquot_core.door import Started
+from aliquot_deviceplugin.endpoint import plugin
+from aliquot_deviceplugin.endpoint.agent_calls import AgentCalls
 from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_kube.clock import SystemClock
 from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
 from aliquot_proto import deviceplugin_v1beta1_pb2_grpc as pb_grpc
 from support.endpoints import COMPUTE, ScriptedAgent, agent, endpoint, forever, settings_in
 from support.scripted_kubelet import ScriptedKubelet
+
+REPLACED = "UNAVAILABLE: Aliquot's endpoint on this node is being replaced: the start is tried again"
 
 
 class Node:
@@ -194,11 +201,54 @@ async def test_a_hundred_starts_at_once(node: Node) -> None:
 
 async def test_leaving_endpoint_answers(node: Node) -> None:
     """Starts that wait when the endpoint leaves are told so, not cut off."""
-    start = asyncio.ensure_future(node.prestart("0-01"))
-    assert await node.allocate("0-02")  # by now the start was taken in
+    taken_in = ScriptedAgent(start=forever)
+    async with agent(node.settings, taken_in):
+        starts = [asyncio.ensure_future(node.prestart(f"0-{number:02}")) for number in range(100)]
+        await taken_in.until(lambda: len(taken_in.starts) == len(starts))
     node.stop.set()
 
-    assert "UNAVAILABLE: Aliquot's endpoint on this node is being replaced" in await start
+    assert set(await asyncio.gather(*starts)) == {REPLACED}
+
+
+# As nothing else of an endpoint sleeps.
+AS_LONG = 77.0
+
+
+class PatientLeaver(SystemClock):
+    """Tells when whoever leaves begins to wait for what is still to be answered."""
+
+    def __init__(self) -> None:
+        """Nobody leaves yet."""
+        self.waited = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and tell it."""
+        if seconds == AS_LONG:
+            self.waited.set()
+        await super().sleep(seconds)
+
+
+async def test_streams_end_when_all_starts_are_answered(
+    settings: EndpointSettings, kubelet: ScriptedKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long answers take: with a stream the kubelet ends its connection, and what is on its way there."""
+    clock, asked = PatientLeaver(), AgentCalls.may_start
+
+    async def answered_late(*given: Any, **named: Any) -> Started | None:
+        answer = await asked(*given, **named)
+        await clock.waited.wait()
+        return answer
+
+    monkeypatch.setattr(plugin, "_GRACE", AS_LONG)
+    monkeypatch.setattr(AgentCalls, "may_start", answered_late)
+    handler = ScriptedAgent(start=forever)
+    async with endpoint(settings, clock=clock) as stop, agent(settings, handler):
+        client = await kubelet.until_listed(COMPUTE, 200)
+        start = asyncio.ensure_future(Node(settings, client.stub, stop).prestart("0-01"))
+        await handler.until(lambda: len(handler.starts) == 1)
+        stop.set()
+
+        assert await start == REPLACED
 
 
 async def test_defect_of_the_agent_is_named(node: Node) -> None:
