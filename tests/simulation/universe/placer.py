@@ -6,7 +6,7 @@ purpose and by name, that no container may ever run with.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -83,28 +83,32 @@ class Placer:
         return True
 
     # --- what is free ------------------------------------------------------------------------------------------------
-    def has_room(self, pod: Pod) -> bool:
-        """Whether it would be placed now."""
+    def has_room(self, pod: Pod, *, without: Collection[str] = ()) -> bool:
+        """Whether it would be placed now; or if pods of these UIDs were gone."""
         request = parse_request(pod, names=self._names)
-        return self._counts_fit(pod) and self._choose(pod, request, overcommit=False, hasty=False) is not None
+        fits = self._counts_fit(pod, without=without)
+        return fits and self._choose(pod, request, overcommit=False, hasty=False, without=without) is not None
 
-    def _counts_fit(self, pod: Pod) -> bool:
+    def _counts_fit(self, pod: Pod, *, without: Collection[str] = ()) -> bool:
         """Whether kube-scheduler would bind it: it counts what all pods ask, whatever their grants are worth."""
         node = self._api.node(self._node)
         if node is None:
             return False
-        others = [other for other in self._api.pods(self._node) if not other.ended]
+        here = self._api.pods(self._node)
+        others = [other for other in here if not other.ended and other.metadata.uid not in without]
         return all(
             sum(asked_in_all(one, name) for one in (*others, pod)) <= told_amount(node.status.allocatable, name)
             for name in (self._names.compute, self._names.best_effort)
         )
 
-    def _choose(self, pod: Pod, request: PodRequest, *, overcommit: bool, hasty: bool) -> Parts | None:
+    def _choose(
+        self, pod: Pod, request: PodRequest, *, overcommit: bool, hasty: bool, without: Collection[str] = ()
+    ) -> Parts | None:
         """Lay all containers on the same GPUs, in some order, so that they fit beside all others."""
         gpus = list(self._hardware.uuids)
         self._chance.shuffle(gpus)
         most = max(len(asked.shares) for asked in request.containers)
-        taken = [] if overcommit else self._taken(hasty=hasty)
+        taken = [] if overcommit else self._taken(hasty=hasty, without=without)
         for first in range(len(gpus) - most + 1):
             parts = self._lay(request, gpus[first : first + most])
             holders = [*taken, (pod, parts)]
@@ -124,13 +128,13 @@ class Placer:
             for asked in request.containers
         }
 
-    def _taken(self, *, hasty: bool) -> list[Holder]:
+    def _taken(self, *, hasty: bool, without: Collection[str]) -> list[Holder]:
         """What pods hold by the API server's word; those with bad grants never run."""
         return [
             (pod, self._deeds[pod.metadata.uid].parts)
             for pod in self._api.pods(self._node)
             if not pod.ended and pod.metadata.uid in self._deeds and not self._deeds[pod.metadata.uid].bad
-            if not (hasty and pod.metadata.deletion_timestamp)
+            if not (hasty and pod.metadata.deletion_timestamp) and pod.metadata.uid not in without
         ]
 
     # --- what is wrong -----------------------------------------------------------------------------------------------

@@ -225,6 +225,10 @@ class Town(Run):
         await self.workload.calm_down()
         await self.until_well(idle, within=scale.settle)
         await self._succession()
+        await self.afterwards()
+
+    async def afterwards(self) -> None:
+        """What else is to be seen when all is well and nothing breaks any more."""
 
     async def _succession(self) -> None:
         """The leader dies once more, and another one knows what it knew, from the API server alone."""
