@@ -20,15 +20,14 @@ from subprocess import PIPE
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from aliquot_core.objects import Pod  # noqa: E402
-from aliquot_scheduler.extender.decisions import Filtered  # noqa: E402
-from aliquot_scheduler.extender.echo import Echo  # noqa: E402
-from aliquot_scheduler.extender.wire import decode_placing, encode_filtered  # noqa: E402
-from aliquot_scheduler.web.tls import TlsFiles  # noqa: E402
-from support.centre_http import SCHEDULER, Authority, caller, replica  # noqa: E402 - the path comes first
+from aliquot_core.objects import Pod
+from aliquot_scheduler.extender.decisions import Filtered
+from aliquot_scheduler.extender.echo import Echo
+from aliquot_scheduler.extender.wire import decode_placing, encode_filtered
+from aliquot_scheduler.web.tls import TlsFiles
+from support.centre_http import SCHEDULER, Authority, caller, replica
 
 SIZES = (500, 1_000, 5_000)
 WHY = "3 of 8 GPUs have 30 % free, none has also 20,000 MiB"

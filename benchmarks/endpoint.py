@@ -17,13 +17,12 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from aliquot_deviceplugin.endpoint.settings import EndpointSettings  # noqa: E402 - after the path
-from aliquot_proto import deviceplugin_v1beta1_pb2 as pb  # noqa: E402
-from support.endpoints import COMPUTE, ScriptedAgent, agent, settings_in, short_folder, start_process, table  # noqa: E402
-from support.scripted_kubelet import Client, ScriptedKubelet  # noqa: E402
+from aliquot_deviceplugin.endpoint.settings import EndpointSettings
+from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
+from support.endpoints import COMPUTE, ScriptedAgent, agent, settings_in, short_folder, start_process, table
+from support.scripted_kubelet import Client, ScriptedKubelet
 
 GPUS = 8
 CALLS = 2_000

@@ -132,14 +132,14 @@ def memory(field: str) -> float:
 
 def ours(url: str) -> dict[str, float]:
     """List and watch by `Mirror`."""
-    from kubernetes.client import Configuration  # noqa: PLC0415 - what an import costs is part of the figure
+    from kubernetes.client import Configuration
 
-    from aliquot_kube.changes import Modified  # noqa: PLC0415
-    from aliquot_kube.clock import SystemClock  # noqa: PLC0415
-    from aliquot_kube.credentials import Credentials  # noqa: PLC0415
-    from aliquot_kube.mirror import Mirror  # noqa: PLC0415
-    from aliquot_kube.resources import PODS as RESOURCE  # noqa: PLC0415
-    from aliquot_kube.transport import HttpTransport  # noqa: PLC0415
+    from aliquot_kube.changes import Modified
+    from aliquot_kube.clock import SystemClock
+    from aliquot_kube.credentials import Credentials
+    from aliquot_kube.mirror import Mirror
+    from aliquot_kube.resources import PODS as RESOURCE
+    from aliquot_kube.transport import HttpTransport
 
     async def run() -> dict[str, float]:
         result = {"imported MiB": memory("VmRSS")}
@@ -171,7 +171,7 @@ def ours(url: str) -> dict[str, float]:
 
 def official_typed(url: str) -> dict[str, float]:
     """List by the official client as its examples do."""
-    from kubernetes import client  # noqa: PLC0415
+    from kubernetes import client
 
     result = {"imported MiB": memory("VmRSS")}
     api = client.CoreV1Api(client.ApiClient(client.Configuration(host=url)))
@@ -189,10 +189,10 @@ def official_typed(url: str) -> dict[str, float]:
 
 def at_rest(url: str) -> dict[str, float]:
     """What an agent's share of this package takes: two quiet watches, a heart-beat, small requests; no large list."""
-    from kubernetes.client import Configuration  # noqa: PLC0415
+    from kubernetes.client import Configuration
 
-    from aliquot_kube.credentials import Credentials  # noqa: PLC0415
-    from aliquot_kube.transport import HttpTransport, Question  # noqa: PLC0415
+    from aliquot_kube.credentials import Credentials
+    from aliquot_kube.transport import HttpTransport, Question
 
     async def run() -> dict[str, float]:
         result = {"imported MiB": memory("VmRSS")}
@@ -230,8 +230,8 @@ def by_calls(make: Callable[[str], Callable[[str], bytes]]) -> Callable[[str], d
 
 def pool_of_theirs(url: str) -> Callable[[str], bytes]:
     """The pool that the official client builds, used directly: what `aliquot_kube` does."""
-    from kubernetes.client import Configuration  # noqa: PLC0415
-    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
+    from kubernetes.client import Configuration
+    from kubernetes.client.rest import RESTClientObject
 
     pools = RESTClientObject(Configuration(host=url)).pool_manager
     return lambda target: pools.urlopen("GET", target, retries=False).data
@@ -239,8 +239,8 @@ def pool_of_theirs(url: str) -> Callable[[str], bytes]:
 
 def pool_of_ours(url: str) -> Callable[[str], bytes]:
     """A pool that we would build from the same configuration."""
-    import urllib3  # noqa: PLC0415
-    from kubernetes.client import Configuration  # noqa: PLC0415
+    import urllib3
+    from kubernetes.client import Configuration
 
     configuration = Configuration(host=url)
     pools = urllib3.PoolManager(ca_certs=configuration.ssl_ca_cert, maxsize=8)
@@ -249,7 +249,7 @@ def pool_of_ours(url: str) -> Callable[[str], bytes]:
 
 def api_client(url: str) -> Callable[[str], bytes]:
     """The official `ApiClient.call_api`, bytes out."""
-    from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415
+    from kubernetes.client import ApiClient, Configuration
 
     client = ApiClient(Configuration(host=url))
     return lambda target: bytes(client.call_api("GET", target, {}).response.data)

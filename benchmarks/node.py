@@ -23,21 +23,20 @@ from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from aliquot_agent.gpus.simulated import simulated_uuid  # noqa: E402 - the path comes first
-from aliquot_agent.whole_file import replace_file  # noqa: E402
-from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant  # noqa: E402
-from aliquot_core.names import Names  # noqa: E402
-from aliquot_core.quantities import MiB, Percent  # noqa: E402
-from aliquot_kube.clock import SystemClock  # noqa: E402
-from aliquot_proto import deviceplugin_v1beta1_pb2 as pb  # noqa: E402
-from aliquot_standalone.apiserver.embedded import kubeconfig, serving  # noqa: E402
-from aliquot_standalone.kubelet.checkpoint import encode  # noqa: E402
-from aliquot_standalone.kubelet.holdings import Holding, HoldingKey  # noqa: E402
-from support.one_node import OneNode  # noqa: E402
-from support.scripted_kubelet import Client, ScriptedKubelet  # noqa: E402
+from aliquot_agent.gpus.simulated import simulated_uuid
+from aliquot_agent.whole_file import replace_file
+from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
+from aliquot_core.names import Names
+from aliquot_core.quantities import MiB, Percent
+from aliquot_kube.clock import SystemClock
+from aliquot_proto import deviceplugin_v1beta1_pb2 as pb
+from aliquot_standalone.apiserver.embedded import kubeconfig, serving
+from aliquot_standalone.kubelet.checkpoint import encode
+from aliquot_standalone.kubelet.holdings import Holding, HoldingKey
+from support.one_node import OneNode
+from support.scripted_kubelet import Client, ScriptedKubelet
 
 NAMES = Names()
 GPUS = 8

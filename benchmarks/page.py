@@ -50,7 +50,7 @@ class Town(PageStage):
 
     def __init__(self, *, nodes: int) -> None:
         super().__init__({name: queue() for name in QUEUES}, nodes=(CARDS,) * nodes)
-        self.chance = random.Random(7)  # noqa: S311 - the point is that it repeats
+        self.chance = random.Random(7)
         self.lies: dict[str, Place] = {}
         for node in self.picture.nodes.values():
             for gpu in node.inventory.gpus:

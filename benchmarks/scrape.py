@@ -16,17 +16,17 @@ from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from benchmarks.node import GPUS, Bench, bench_node  # noqa: E402
+from benchmarks.node import GPUS, Bench, bench_node
 
-from aliquot_agent.gpus.model import GpuProcess, GpuUsage, ProcessKind  # noqa: E402
-from aliquot_agent.pods.residents import ProcResidents  # noqa: E402
-from aliquot_agent.web.accounts import Tenant, accounts  # noqa: E402 - the path comes first
-from aliquot_core.grant import ContainerGrant, Grant, Slice  # noqa: E402
-from aliquot_core.objects import Pod  # noqa: E402
-from aliquot_core.quantities import MiB, Percent  # noqa: E402
+from aliquot_agent.gpus.model import GpuProcess, GpuUsage, ProcessKind
+from aliquot_agent.pods.residents import ProcResidents
+from aliquot_agent.web.accounts import Tenant, accounts
+from aliquot_core.grant import ContainerGrant, Grant, Slice
+from aliquot_core.objects import Pod
+from aliquot_core.quantities import MiB, Percent
 
 SLICES = GPUS * 64
 # The agent of this benchmark samples so often, so that the full node is in the page soon.

@@ -120,7 +120,7 @@ def machine(nodes: int, *, folder: Path) -> Iterator[tuple[Machine, float]]:
 
 def create(api: HttpApi, *, first: int, pods: int) -> None:
     """Create every so many-th pod, one after another."""
-    chance = random.Random(first)  # noqa: S311 - the point is that it repeats
+    chance = random.Random(first)
     for number in range(first, pods, CREATORS):
         percent = chance.choice(SIZES)
         limits = {NAMES.compute: str(percent), NAMES.memory: str(percent * MIB_A_PERCENT)}

@@ -83,8 +83,8 @@ class Bench:
         self.asker = self.centre.asker()
         self.starts: list[float] = []
         self.figures: list[Figure] = []
-        self._chance = random.Random(7)  # noqa: S311 - the point is that it repeats
-        self._mix = random.Random(5)  # noqa: S311
+        self._chance = random.Random(7)
+        self._mix = random.Random(5)
 
     def create(self, name: str, *, asks: Ask = USUAL, **spec: Any) -> Json:
         """Create a pod, in the next queue."""

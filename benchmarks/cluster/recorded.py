@@ -205,7 +205,7 @@ class Decided:
             before = -1
             while self.count < count and self.count > before:
                 before = self.count
-                self.grew.wait_for(lambda: self.count >= count or self.count > before, timeout=_SILENCE)  # noqa: B023
+                self.grew.wait_for(lambda: self.count >= count or self.count > before, timeout=_SILENCE)  # noqa: B023 - at once
             return self.count >= count
 
 

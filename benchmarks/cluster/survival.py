@@ -17,14 +17,13 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from aliquot_core.names import Names  # noqa: E402 - the path comes first
-from cluster.harness.api import Json  # noqa: E402
-from cluster.harness.cluster import ENDED, ClusterHarness, Options  # noqa: E402
-from cluster.harness.pods import shell  # noqa: E402
-from cluster.node_half import NodeHalf, asks, sharing_pod  # noqa: E402
+from aliquot_core.names import Names
+from cluster.harness.api import Json
+from cluster.harness.cluster import ENDED, ClusterHarness, Options
+from cluster.harness.pods import shell
+from cluster.node_half import NodeHalf, asks, sharing_pod
 
 PODS = 20
 KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _decide(nodes: int) -> list[float]:
-    draw = random.Random(1)  # noqa: S311 - a benchmark's sizes
+    draw = random.Random(1)
     names = [f"n{number}" for number in range(nodes)]
     made = [make_node(name, gpus(name, CARDS)) for name in names]
     picture = picture_with(*made)

@@ -78,7 +78,7 @@ def print_of(asked: argparse.Namespace, figures: Asked, *, most: float) -> None:
 
 def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
     """Seconds for each event."""
-    chance = Random(1)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(1)
     replay, jobs = Replay(specs_of(asked), nodes=asked.nodes, cards=8), jobs_of(asked, own_shapes=own_shapes)
     for made, job in enumerate(jobs, start=1):
         replay.submit(job)
@@ -160,7 +160,7 @@ def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:
 
 def jobs_of(asked: argparse.Namespace, *, own_shapes: bool) -> Iterator[Job]:
     """One job after the other, without end."""
-    chance = Random(2)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(2)
     for made in count(1):
         queue = f"q{chance.randrange(asked.queues):03}"
         yield Job(

@@ -51,7 +51,7 @@ def against_the_oracle(asked: Asked, trees: int) -> None:
     """Random trees, each beside exact rationals worked out the slow way."""
     equal, furthest = 0, Fraction(0)
     for seed in range(trees):
-        specs, demand, capacity = random_tree(Random(seed))  # noqa: S311 - repeats itself
+        specs, demand, capacity = random_tree(Random(seed))
         tree = plant(specs)
         wanted = Oracle(specs, demand).shares(capacity)
         exact = exact_shares(tree, dimension=COMPUTE, capacity=capacity, demand=demand)
@@ -67,7 +67,7 @@ def by_definition(asked: Asked, trees: int) -> None:
     """Sound random trees: shares of compute and memory that can be given, and nobody is due any more."""
     fair = 0
     for seed in range(trees):
-        specs, *dimensions = sound_trees(Random(seed))  # noqa: S311 - repeats itself
+        specs, *dimensions = sound_trees(Random(seed))
         tree = plant(specs)
         for dimension, claims in zip((COMPUTE, MEMORY), dimensions, strict=True):
             found = exact_shares(tree, dimension=dimension, capacity=claims.capacity, demand=claims.asked)

@@ -53,7 +53,7 @@ def main() -> None:
 
 def measure(asked: argparse.Namespace) -> dict[int, list[float]]:
     """Seconds for each event, by the size of the group that it was of."""
-    chance = Random(1)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(1)
     replay = Replay(two_levels(queues=asked.queues, nodes=asked.nodes), nodes=asked.nodes, cards=8)
     fill(replay, asked)
     groups = dict[int, list[Job]]()
@@ -90,7 +90,7 @@ def measure(asked: argparse.Namespace) -> dict[int, list[float]]:
 
 def fill(replay: Replay, asked: argparse.Namespace) -> None:
     """Pods of no group run nearly everywhere."""
-    chance = Random(2)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(2)
     for made in range(int(_FULL * 8 * asked.nodes)):
         queue = f"q{chance.randrange(asked.queues):03}"
         replay.submit(
@@ -102,7 +102,7 @@ def fill(replay: Replay, asked: argparse.Namespace) -> None:
 
 def groups_of(asked: argparse.Namespace) -> Iterator[Job]:
     """One group after the other, without end; the large ones first."""
-    chance = Random(3)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(3)
     for made in count():
         size = _LARGE if made < len(_SIZES) + 1 else _SIZES[made % len(_SIZES)]
         least = 0 if made % 2 else _LARGE_LEAST if size == _LARGE else size // 2

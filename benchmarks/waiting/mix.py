@@ -42,7 +42,7 @@ def mix(seed: int, *, longest: float = LONGEST, sharing: int | None = None) -> T
     """All of them at once; of 100 so many share, or as many as in the trace."""
     whole = timetable(nodes=1, k=1.0, seed=None, gpus_only=True)
     short = [job for job in whole.jobs if job.runs <= longest]
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     if sharing is None:
         drawn = chance.sample(short, PODS)
     else:

@@ -214,11 +214,11 @@ def make_machine(
 def make_driver(settings: AgentSettings, *, clock: Clock) -> GpuDriver:
     """Open the door to real or simulated GPUs."""
     if settings.gpus == NVML:
-        from aliquot_agent.gpus.nvml import NvmlDriver  # noqa: PLC0415 - 6 MiB that a simulated node does not need
+        from aliquot_agent.gpus.nvml import NvmlDriver  # 6 MiB that a simulated node does not need
 
         return NvmlDriver(clock=clock)
-    from aliquot_agent.gpus.simulated import SimulatedDriver  # noqa: PLC0415 - only where GPUs are simulated
-    from aliquot_agent.gpus.spec import models_by_node, parse_gpu_spec  # noqa: PLC0415 - the same
+    from aliquot_agent.gpus.simulated import SimulatedDriver  # only where GPUs are simulated
+    from aliquot_agent.gpus.spec import models_by_node, parse_gpu_spec
 
     models = models_by_node(parse_gpu_spec(settings.gpus))[0]
     return SimulatedDriver(node=settings.node_name, models=models, clock=clock)

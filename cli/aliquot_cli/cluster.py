@@ -55,7 +55,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     def client(self) -> KubeClient:
         """Typed verbs over it."""
         # With the structs of all kinds, which a run imports while the pod that it has made is on its way.
-        from aliquot_kube.client import KubeClient  # noqa: PLC0415
+        from aliquot_kube.client import KubeClient
 
         return KubeClient(transport=self.transport)
 
@@ -153,8 +153,8 @@ def _transport(command: str, place: Place) -> tuple[PieceTransport, str]:
     if plain := plain_server(Path(place.kubeconfig), context=place.context):
         return PlainTransport(plain, user_agent=user_agent), plain.namespace
     # 0.3 s that a command before `aliquot up` does not wait.
-    from aliquot_kube.credentials import Credentials, load_configuration, namespace_of  # noqa: PLC0415
-    from aliquot_kube.transport import HttpTransport  # noqa: PLC0415 - the same
+    from aliquot_kube.credentials import Credentials, load_configuration, namespace_of
+    from aliquot_kube.transport import HttpTransport
 
     load = partial(load_configuration, kubeconfig=place.kubeconfig, context=place.context)
     transport = HttpTransport(credentials=Credentials(load=load), user_agent=user_agent)

@@ -45,7 +45,7 @@ async def _end(home: Home, *, mps: MpsSettings, purge: bool) -> None:
     if left := await end_leftovers(home, clock=SystemClock(), grace=GRACE):
         hand_out(f"ended {left} processes of pods that it had left")
     if (daemons := MpsFolder(home.mps)).gpus():
-        from aliquot_cli.mps import end_left  # noqa: PLC0415 - NVML's binding, which few need
+        from aliquot_cli.mps import end_left  # NVML's binding, which few need
 
         await end_left(daemons, settings=mps)
         shutil.rmtree(home.mps)

@@ -59,7 +59,7 @@ def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # 
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - 10 ms that only this costs
+        from importlib.metadata import version  # 10 ms that only this costs
 
         hand_out(f"aliquot, version {version('aliquot')}")
         ctx.exit()

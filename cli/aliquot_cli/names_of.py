@@ -30,14 +30,14 @@ def complete_queues(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 async def _pods(connection: Connection, _: Names, namespace: str) -> list[str]:
-    from aliquot_kube.resources import PODS  # noqa: PLC0415 - only a shell asks, and commands import this module
+    from aliquot_kube.resources import PODS  # only a shell asks, and commands import this module
 
     found = await connection.client.list(PODS, namespace=namespace or connection.namespace)
     return [pod.metadata.name for pod in found]
 
 
 async def _queues(connection: Connection, names: Names, _: str) -> list[str]:
-    from aliquot_kube.resources import queues_of  # noqa: PLC0415 - the same
+    from aliquot_kube.resources import queues_of
 
     return [queue.metadata.name for queue in await connection.client.list(queues_of(names))]
 

@@ -23,7 +23,7 @@ def is_data(form: str) -> bool:
 def as_data(found: Any, *, form: str) -> str:
     """All of it, as JSON or as YAML."""
     if form == "yaml":
-        import yaml  # noqa: PLC0415 - only where it is asked for
+        import yaml  # only where it is asked for
 
         return str(yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False, allow_unicode=True)).rstrip()
     return msgspec.json.format(msgspec.json.encode(found)).decode()

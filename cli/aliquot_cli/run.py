@@ -125,7 +125,7 @@ def _hand_out_pod(wish: Wish, created: bytes, *, form: str, names: Names) -> int
     except OutputError as error:
         raise OutputError(error.what, where=error.where, remedy=left) from None
     except BrokenPipeError:
-        from aliquot_cli.one_run import UNHEARD  # noqa: PLC0415 - with what follows a pod, which nobody does here
+        from aliquot_cli.one_run import UNHEARD  # with what follows a pod, which nobody does here
 
         _tell(f"aliquot: standard output: nobody reads it; {left}")
         return UNHEARD
@@ -134,12 +134,12 @@ def _hand_out_pod(wish: Wish, created: bytes, *, form: str, names: Names) -> int
 
 def _in_form(created: bytes, *, form: str, names: Names) -> str:
     """As the API server has it; for people as `aliquot ps` lists it."""
-    from aliquot_cli.pod_rows import pod_rows  # noqa: PLC0415 - with numpy and the centre's code, for one form
-    from aliquot_cli.pod_table import pod_table  # noqa: PLC0415 - the same
-    from aliquot_cli.printing import printed  # noqa: PLC0415 - the same
-    from aliquot_cli.tables import table  # noqa: PLC0415 - the same
-    from aliquot_core.objects import Pod  # noqa: PLC0415 - the same
-    from aliquot_kube.wire import Decoder  # noqa: PLC0415 - the same
+    from aliquot_cli.pod_rows import pod_rows  # with numpy and the centre's code, for one form
+    from aliquot_cli.pod_table import pod_table
+    from aliquot_cli.printing import printed
+    from aliquot_cli.tables import table
+    from aliquot_core.objects import Pod
+    from aliquot_kube.wire import Decoder
 
     rows = pod_rows([Decoder(Pod).object(created)], names=names)
     return printed(
@@ -182,8 +182,8 @@ async def _attend(
     warn: Callable[[str], None],
 ) -> int:
     # A quarter of what a run imports: the pod takes longer to run than this takes.
-    from aliquot_cli.attending import Attending  # noqa: PLC0415
-    from aliquot_cli.pod_output import writer_to  # noqa: PLC0415
+    from aliquot_cli.attending import Attending
+    from aliquot_cli.pod_output import writer_to
 
     attending = Attending(
         connection=connection,
@@ -237,7 +237,7 @@ def _whose(call: Call) -> dict[str, str]:
     label = call.sources.resolve("queues", QueueSettings).value.user_label
     if not label:
         return {}
-    import getpass  # noqa: PLC0415 - it brings the terminal's settings along, for a name
+    import getpass  # it brings the terminal's settings along, for a name
 
     return {label: getpass.getuser()}
 
@@ -252,7 +252,7 @@ def _check_program(program: str, *, folder: str, path: str) -> None:
 
 async def _tell_places(uid: str, *, tell: Callable[[str], None], connection: Connection, call: Call) -> None:
     # With numpy and all of the centre: only whoever waits pays for it.
-    from aliquot_cli.waiting_place import tell_places  # noqa: PLC0415
+    from aliquot_cli.waiting_place import tell_places
 
     await tell_places(
         uid,

@@ -34,7 +34,7 @@ def gather(
     sources = Sources(flags=flags or {}, spelt=spelt, environment=dict(os.environ), file=table, file_name=str(path))
     if table or any(name.startswith(PREFIX) and name not in _NO_SETTINGS for name in sources.environment):
         # All structs of all components take 0.03 s to make, which nobody waits for who has set nothing.
-        from aliquot_cli.sections import SECTIONS  # noqa: PLC0415
+        from aliquot_cli.sections import SECTIONS
 
         sources.check_names(SECTIONS)
         if whole:

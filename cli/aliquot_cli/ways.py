@@ -20,8 +20,8 @@ def ways_of_a_node(kubeconfig: str, *, user_agent: str) -> Ways:
     """Of an agent: on threads, for its memory; see `aliquot_kube.transport`."""
     if plain := _plain(kubeconfig, user_agent=user_agent):
         return plain
-    from aliquot_kube.credentials import Credentials, load_configuration  # noqa: PLC0415 - as said above
-    from aliquot_kube.transport import HttpTransport  # noqa: PLC0415 - the same
+    from aliquot_kube.credentials import Credentials, load_configuration
+    from aliquot_kube.transport import HttpTransport
 
     credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig))
     return (
@@ -34,9 +34,9 @@ def ways_of_the_centre(kubeconfig: str, *, user_agent: str, clock: Clock) -> Way
     """On the loop, for its speed; what must not wait has a thread of its own."""
     if plain := _plain(kubeconfig, user_agent=user_agent):
         return plain
-    from aliquot_kube.credentials import Credentials, load_configuration  # noqa: PLC0415 - as said above
-    from aliquot_kube.swift import swiftest  # noqa: PLC0415 - the same
-    from aliquot_kube.transport import HttpTransport  # noqa: PLC0415 - the same
+    from aliquot_kube.credentials import Credentials, load_configuration
+    from aliquot_kube.swift import swiftest
+    from aliquot_kube.transport import HttpTransport
 
     credentials = Credentials(load=partial(load_configuration, kubeconfig=kubeconfig))
     return (

@@ -87,7 +87,7 @@ def explain(
     wall: float,
     plan: Plan | None = None,
     statuses: Mapping[str, QueueStatus] | None = None,
-    settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+    settings: QueueSettings = QueueSettings(),
     rules: Rules = NO_RULES,
     scheduler: str = OUR_SCHEDULER,
     budgets: Sequence[PodDisruptionBudget] = (),

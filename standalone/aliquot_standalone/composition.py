@@ -212,7 +212,7 @@ async def standing(
     ports: Ports,
     clock: Clock,
     say: Callable[[str], None],
-    agents: AgentSettings = AgentSettings(),  # noqa: B008 - frozen
+    agents: AgentSettings = AgentSettings(),
 ) -> AsyncIterator[Whole]:
     """Hold the folder and serve its API; `start` brings up the rest, and all ends with the block.
 

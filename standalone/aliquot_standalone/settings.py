@@ -17,8 +17,8 @@ def _check_gpus(text: str) -> None:
     if not text:
         return
     # Nothing else of the agent is needed by commands that only want to know the folder.
-    from aliquot_agent.gpus.spec import parse_gpu_spec  # noqa: PLC0415
-    from aliquot_agent.settings import NVML  # noqa: PLC0415
+    from aliquot_agent.gpus.spec import parse_gpu_spec  # noqa: PLC0415 - for the reason above
+    from aliquot_agent.settings import NVML  # noqa: PLC0415 - the same
 
     if text != NVML:
         parse_gpu_spec(text)

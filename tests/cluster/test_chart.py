@@ -288,7 +288,7 @@ def test_accounts_lie_on_a_file_system_of_their_own(node: dict[str, Any], mib: i
 )
 def test_daemons_of_mps_are_kept_apart_from_the_agent(
     node: dict[str, Any],
-    there: bool,  # noqa: FBT001 - a column of the table
+    there: bool,
 ) -> None:
     """Where a GPU is to be shared so, one more workload is there, which nothing but a person replaces."""
     objects = template({"node": node})

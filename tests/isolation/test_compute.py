@@ -87,7 +87,7 @@ def test_every_way_to_use_the_gpu_is_charged(world: World) -> None:
 def test_what_a_launch_is_judged_by_is_what_the_driver_gets(
     world: World,
     how: str,
-    interposed: bool,  # noqa: FBT001 - a column of the table
+    interposed: bool,
     whose: str,
 ) -> None:
     """Another thread may write to what it is told, between our look and the driver's: so that is read once."""

@@ -41,9 +41,9 @@ def world(sanitized: Built, tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def chance(record_property: Callable[[str, object], None]) -> random.Random:
     """Another one each time; a report has its seed."""
-    seed = random.randrange(1 << 30)  # noqa: S311 - chance for tests
+    seed = random.randrange(1 << 30)
     record_property("seed", seed)
-    return random.Random(seed)  # noqa: S311
+    return random.Random(seed)
 
 
 def ask_all(tenants: list[Tenant], lines: list[list[str]]) -> None:

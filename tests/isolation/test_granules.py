@@ -72,7 +72,7 @@ def _partly(at: int, size: int) -> set[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_blocks_are_charged_by_the_granules_they_lie_in(seed: int) -> None:
     """And a gap is known to the unit: one unit less free, and nothing of that size finds room."""
-    granules, random, blocks = _granules(), Random(seed), Blocks()  # noqa: S311 - it must repeat
+    granules, random, blocks = _granules(), Random(seed), Blocks()
     try:
         for _ in range(24):
             before = blocks.granules()

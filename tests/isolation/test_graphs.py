@@ -163,7 +163,7 @@ def test_only_what_a_gpu_of_that_size_would_refuse_is_refused(world: World, seed
     with closing(own):
         native = own.container(memory_mib=LIMIT).run(interposed=False, environment=environment).started()
         tenant = started(container, how=how)
-        program = Program(native=native, tenant=tenant, chance=random.Random(seed))  # noqa: S311 - no secret
+        program = Program(native=native, tenant=tenant, chance=random.Random(seed))
         for _ in range(500):
             program.step()
             (charged,) = container.account().processes[tenant.process.pid]

@@ -41,8 +41,8 @@ def working(container: Container, chance: random.Random) -> Tenant:
 
 def test_no_kill_leaves_a_turn_or_a_debt(world: World) -> None:
     """At random instants, four always at work: they have no more than their share, and who comes next is let work."""
-    seed = random.randrange(1 << 30)  # noqa: S311 - for instants, not for secrets
-    chance = random.Random(seed)  # noqa: S311
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
     container = world.container(memory_mib=4000, guarantee=PERCENT, rate=PERCENT)
     began = time.monotonic_ns()
     at_work = [working(container, chance) for _ in range(4)]

@@ -448,7 +448,7 @@ def test_memory_that_processes_share_is_charged_once(world: World, opens: str) -
 def test_memory_that_is_opened_twice_is_charged_once_until_it_is_closed_as_often(
     world: World,
     opens: str,
-    lent_here: bool,  # noqa: FBT001 - a column
+    lent_here: bool,
 ) -> None:
     """Both times it is the same address, of a lender of this container or of another; nothing stays behind."""
     container = world.container(memory_mib=2000)

@@ -216,8 +216,8 @@ def churning(container: Container, seed: int) -> Tenant:
 @pytest.mark.timeout(600)
 def test_no_kill_loses_a_lock_or_a_byte(world: World) -> None:
     """Processes are killed at random instants, four always at work; afterwards all of the memory can be taken."""
-    seed = random.randrange(1 << 30)  # noqa: S311 - for instants, not for secrets
-    chance = random.Random(seed)  # noqa: S311
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
     container = world.container(memory_mib=4000)
     at_work = [churning(container, chance.randrange(1, 1 << 30)) for _ in range(4)]
     for _ in range(KILLS):

@@ -135,7 +135,7 @@ BETWEEN = [" ", "\n", "\t\r\n", " /**/", " /* .global .b8 q[9]; // */", ' // ; /
 @pytest.mark.parametrize("seed", range(20))
 def test_what_stands_between_words_changes_nothing(seed: int) -> None:
     """Any of the table's texts, one behind the other, with remarks, lines and spaces wherever they may be."""
-    random = Random(seed)  # noqa: S311 - it must repeat
+    random = Random(seed)
     text, declared = HEAD, 0
     for one, its in random.choices(DECLARED, k=8):
         for token in TOKEN.findall(one):

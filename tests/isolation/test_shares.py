@@ -62,7 +62,7 @@ def with_long_ones(chance: random.Random) -> Program:
 
 def drawn(seed: int, program: Callable[[random.Random], Program]) -> VirtualGpu:
     """10, 20, 30 and 40 % with 1 to 8 processes each."""
-    chance = random.Random(seed)  # noqa: S311 - for lengths
+    chance = random.Random(seed)
     slices = [
         Slice(
             share=Share(guarantee=percent / 100, limit=percent / 100),
@@ -107,7 +107,7 @@ def test_kernels_of_any_length_have_their_shares(micros: int, work: int) -> None
 @pytest.mark.parametrize("seed", range(30))
 def test_kernels_of_all_lengths_at_once_have_their_shares(seed: int) -> None:
     """Log-normal and bimodal lengths, one process for each slice: two points over 10 s, five in each second."""
-    chance = random.Random(seed)  # noqa: S311 - for lengths
+    chance = random.Random(seed)
     shares = [Share(guarantee=percent / 100, limit=percent / 100) for percent in SHARES]
     gpu = VirtualGpu(slices=[Slice(share=share, programs=[mixed(chance)]) for share in shares])
     total, seconds = by_seconds(gpu)
@@ -178,7 +178,7 @@ def test_long_kernels_have_no_more_than_the_share_and_one_kernel(
     percent: int,
     length: float,
     processes: int,
-    others: bool,  # noqa: FBT001 - a column
+    others: bool,
 ) -> None:
     """In any ten seconds, from the first on, and over forty the share: though they are asked for all the time."""
     gpu = beside(percent, [Program(batch=1000, lengths=[round(length * SECOND)])] * processes, others=others)

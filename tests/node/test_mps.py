@@ -201,7 +201,7 @@ async def test_a_daemon_that_dies_or_hangs_is_replaced(stand_in: StandIn, fake_n
 
 
 @pytest.mark.parametrize("cleared", [True, False])
-async def test_after_a_reboot_all_begins_anew(stand_in: StandIn, fake_nvml: FakeNvml, cleared: bool) -> None:  # noqa: FBT001 - a column
+async def test_after_a_reboot_all_begins_anew(stand_in: StandIn, fake_nvml: FakeNvml, cleared: bool) -> None:
     """Daemon, servers and mode are gone, the folder with them or not: nobody starts before there is another daemon."""
     gpu, held = fake_nvml.gpus[0].uuid, stand_in.folder.hold()
     async with running(keeper_of(stand_in)):

@@ -40,9 +40,7 @@ class Lister(pb_grpc.PodResourcesListerServicer):
         self.gate = asyncio.Semaphore(1_000)
         self.called = asyncio.Semaphore(0)
 
-    async def List(  # noqa: N802 - the interface's name
-        self, _request: pb.ListPodResourcesRequest, context: Any
-    ) -> pb.ListPodResourcesResponse:
+    async def List(self, _request: pb.ListPodResourcesRequest, context: Any) -> pb.ListPodResourcesResponse:
         """List one pod, named for the number of the call at whose *start* it was recorded."""
         self.calls += 1
         number = self.calls

@@ -33,7 +33,7 @@ class Api:
     def __init__(self, transport: HttpTransport) -> None:
         self.transport = transport
         self.client = KubeClient(transport=transport)
-        luck = random.Random(1).random  # noqa: S311 - it must repeat
+        luck = random.Random(1).random
         self.doors = ApiDoors(node="node", transport=transport, clock=SystemClock(), random=luck)
 
     async def raw(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Town:
     """One centre's desk among them; `chance` decides whatever a step leaves open."""
 
     def __init__(self) -> None:
-        self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(0)
         self.api = Api()
         self.now = 1_000.0
         self.made = 0

@@ -13,5 +13,5 @@ NOW = 1_700_000_000.0
 
 def make_frontend(*, store: Store | None = None, keep: int = 4096) -> Frontend:
     """Make a server whose identities repeat, and whose history keeps so many changes."""
-    chance = random.Random(7)  # noqa: S311 - the point is that it repeats
+    chance = random.Random(7)
     return Frontend(fresh=seeded_fresh(chance), now=NOW, store=store or Store(keep=keep))

@@ -45,7 +45,7 @@ class GangWorld(Stage):
     """A small cluster that is too full for all of them; `chance` decides whatever a step leaves open."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(seed)
         self._cards = self.chance.choice((2, 3, 4))
         self.jobs: dict[str, Job] = {}
         self._made = 0

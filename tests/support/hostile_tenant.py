@@ -74,7 +74,7 @@ class Came(msgspec.Struct, kw_only=True):
 
 def hog_of(seed: int) -> Hog:
     """One of all, by chance."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     return Hog(
         dies=chance.choice((inf, 29.0, 25.0, 15.0, 6.0, 4.0, 2.5)),
         bad=chance.choice((4, 8, 12)),
@@ -96,7 +96,7 @@ class Play(Stage):
     """Both of them, for some hours."""
 
     def __init__(self, hog: Hog, asks: Asks, *, seed: int = 0) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(seed)
         self.hog, self.asked, self.came = hog, asks, Came()
         his = {
             f"h{number}": queue(TREE, guarantee=hog.guarantee, autoscale=hog.autoscale) for number in range(hog.queues)

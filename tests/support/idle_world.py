@@ -33,7 +33,7 @@ class IdleWorld:
     """One of them, with its pods by UID."""
 
     def __init__(self, seed: int) -> None:
-        self._chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self._chance = random.Random(seed)
         self.cards = self._chance.choice([2, 3, 4, 6])
         self.queues: dict[str, Own] = {}
         self._plant("", self.cards, "abc"[: self._chance.choice([2, 3])])

@@ -131,7 +131,7 @@ def binding_manifest(asked: Json, *, uid: str, node: str, gpu: str) -> Json:
 
 def lying_pods(count: int, *, nodes: list[str], cards: int, seed: int = 7) -> Iterator[tuple[Json, str, str]]:
     """Pods of mixed sizes with the node and GPU of each, as they lie after a while: here and there, never too many."""
-    chance = random.Random(seed)  # noqa: S311 - the point is that it repeats
+    chance = random.Random(seed)
     left: dict[tuple[str, int], int] = {}
     for number in range(count):
         size = chance.choice(_SIZES)

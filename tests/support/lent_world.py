@@ -36,7 +36,7 @@ class LentWorld:
     """One of them, with its pods by UID."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(seed)
         nodes = self.chance.choice([(2,), (3,), (4,), (2, 2), (1, 1, 2)])
         self.queues: dict[str, Own] = {}
         self._plant("", sum(nodes), "abc"[: self.chance.choice([2, 3])])

@@ -222,7 +222,7 @@ def held_at_once(pairs: Sequence[tuple[ContainerRequest, _Way]], spots: list[Spo
 # --- drawn -----------------------------------------------------------------------------------------------------------
 def drawn(seed: int, *, apart: bool = False) -> Scene:
     """The scene of a seed; with `apart` each of its GPUs offers modes of its own."""
-    chance = random.Random(seed)  # noqa: S311 - to be played again
+    chance = random.Random(seed)
     cards = _cards(chance)
     held = {gpu.uuid: _held(chance, gpu) for gpu in cards if gpu.health is not Health.SICK and chance.random() < 0.6}
     # Of some seeds, so that the others still draw what they drew.

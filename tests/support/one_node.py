@@ -189,7 +189,7 @@ async def one_node(
 
     `variables` are more of the environment of endpoint and agent.
     """
-    luck = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+    luck = random.Random().random
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(clock=clock, port=port))
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig(server.url)))

@@ -21,7 +21,7 @@ def two_levels(*, queues: int, nodes: int) -> dict[str, QueueSpec]:
 
 def lone_pods(*, queues: int, own_shapes: bool) -> Iterator[Job]:
     """One after the other, without end; few shapes, or each its own."""
-    chance = Random(2)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(2)
     for made in count(1):
         queue = f"q{chance.randrange(queues):03}"
         yield Job(

@@ -51,7 +51,7 @@ class QueueWorld(Stage):
 
     def __init__(self, *, settings: QueueSettings = SETTINGS) -> None:
         self._settings = settings
-        self.chance = random.Random(0)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(0)
         self.specs: dict[str, QueueSpec] = {}
         self._gone: dict[str, QueueSpec] = {}
         self._made = 0

@@ -46,7 +46,7 @@ class Reigning:
         self._clock = SystemClock()
         self.clock = AheadClock()
         self.leads = True
-        chance = random.Random(7)  # noqa: S311 - the point is that it repeats
+        chance = random.Random(7)
         # By object: what the leader asked of it other than to read it.
         self.writes: dict[str, list[str]] = {}
         # What it read by itself; lists, and watches that it keeps open, are read at its start.

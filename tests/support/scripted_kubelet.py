@@ -94,7 +94,7 @@ class ScriptedKubelet(pb_grpc.RegistrationServicer):
         await server.stop(grace=None)
         await self.start()
 
-    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.Empty:  # noqa: N802 - the interface's name
+    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.Empty:
         """Connect back to the plugin, as the kubelet does before it answers."""
         self.registering += 1
         self.asked.set()

@@ -117,12 +117,12 @@ class TinyPlugin(rpc.DevicePluginServicer):
             self.called.notify_all()
 
     # --- what the kubelet calls ------------------------------------------------------------------------------------
-    async def GetDevicePluginOptions(self, _request: Any, _context: Any) -> api.DevicePluginOptions:  # noqa: N802
+    async def GetDevicePluginOptions(self, _request: Any, _context: Any) -> api.DevicePluginOptions:
         """What it wants to be asked."""
         await self._note("options", None)
         return self.options
 
-    async def ListAndWatch(self, _request: Any, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:  # noqa: N802
+    async def ListAndWatch(self, _request: Any, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
         """All devices, at once and at every change."""
         event = asyncio.Event()
         self._lists.add(event)
@@ -135,7 +135,7 @@ class TinyPlugin(rpc.DevicePluginServicer):
         finally:
             self._lists.discard(event)
 
-    async def GetPreferredAllocation(self, request: Any, _context: Any) -> api.PreferredAllocationResponse:  # noqa: N802
+    async def GetPreferredAllocation(self, request: Any, _context: Any) -> api.PreferredAllocationResponse:
         """Which ids it would take."""
         asked = request.container_requests[0]
         await self._note("prefer", asked)
@@ -144,7 +144,7 @@ class TinyPlugin(rpc.DevicePluginServicer):
             container_responses=[api.ContainerPreferredAllocationResponse(deviceIDs=ids)]
         )
 
-    async def Allocate(self, request: Any, context: Any) -> api.AllocateResponse:  # noqa: N802
+    async def Allocate(self, request: Any, context: Any) -> api.AllocateResponse:
         """What a container with these ids needs."""
         ids = list(request.container_requests[0].devices_ids)
         await self._note("allocate", ids)
@@ -154,7 +154,7 @@ class TinyPlugin(rpc.DevicePluginServicer):
             await context.abort(refusal.code, str(refusal))
             raise
 
-    async def PreStartContainer(self, request: Any, context: Any) -> api.PreStartContainerResponse:  # noqa: N802
+    async def PreStartContainer(self, request: Any, context: Any) -> api.PreStartContainerResponse:
         """A container with these ids is about to start."""
         ids = list(request.devices_ids)
         await self._note("pre_start", ids)
@@ -188,11 +188,11 @@ class RegistrySocket(registration_rpc.RegistrationServicer):
             await self._server.stop(grace=None)
         self.path.unlink(missing_ok=True)
 
-    async def GetInfo(self, _request: Any, _context: Any) -> registration_api.PluginInfo:  # noqa: N802
+    async def GetInfo(self, _request: Any, _context: Any) -> registration_api.PluginInfo:
         """Who it is."""
         return self.info
 
-    async def NotifyRegistrationStatus(self, request: Any, _context: Any) -> Any:  # noqa: N802
+    async def NotifyRegistrationStatus(self, request: Any, _context: Any) -> Any:
         """Whether it was taken."""
         await self.statuses.put(request)
         return registration_api.RegistrationStatusResponse()

@@ -159,7 +159,7 @@ def state_of(nodes: Sequence[NodeShown], *, waiting: Sequence[WaitingShown] = ()
 
 def busy(*, nodes: int, seed: int = 3, used: bool = True) -> State:
     """So many nodes of eight GPUs, about five pods on each card, and as many that wait as there are cards."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself
+    chance = random.Random(seed)
     made = [_busy_node(f"a100-{number:03}", chance, used=used) for number in range(1, nodes + 1)]
     waiting = [
         waits(

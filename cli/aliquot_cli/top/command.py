@@ -157,7 +157,7 @@ async def _show(call: Call, *, page: str, choice: Choice, every: float) -> None:
         raise NoTerminalError("this is no terminal", where="aliquot top", remedy="use --once")
     try:
         # A quarter of a second and 21 MiB, for whoever looks on.
-        from aliquot_cli.top.app import TopApp  # noqa: PLC0415
+        from aliquot_cli.top.app import TopApp
     except ImportError:
         remedy = "install the extra aliquot[top], or use --once"
         raise NoTerminalError("textual is not installed", where="aliquot top", remedy=remedy) from None

@@ -30,15 +30,13 @@ class _Registration(pb_grpc.RegistrationServicer):
         self._resource = resource
         self._endpoint = endpoint
 
-    async def GetInfo(  # noqa: N802 - the interface's name
-        self, _request: pb.InfoRequest, _context: Context
-    ) -> pb.PluginInfo:
+    async def GetInfo(self, _request: pb.InfoRequest, _context: Context) -> pb.PluginInfo:
         """Say what we are and where we serve."""
         return pb.PluginInfo(
             type="DevicePlugin", name=self._resource, endpoint=str(self._endpoint), supported_versions=["v1beta1"]
         )
 
-    async def NotifyRegistrationStatus(  # noqa: N802 - the interface's name
+    async def NotifyRegistrationStatus(
         self, request: pb.RegistrationStatus, _context: Context
     ) -> pb.RegistrationStatusResponse:
         """Hear how it went; the kubelet tries again by itself."""

@@ -77,15 +77,11 @@ class Service(pb_grpc.DevicePluginServicer):
         if self._starts:
             await settled(asyncio.gather(*self._starts, return_exceptions=True), seconds=at_most, clock=clock)
 
-    async def GetDevicePluginOptions(  # noqa: N802 - the interface's name
-        self, _request: pb.Empty, _context: Context
-    ) -> pb.DevicePluginOptions:
+    async def GetDevicePluginOptions(self, _request: pb.Empty, _context: Context) -> pb.DevicePluginOptions:
         """Ask to be called before each start and for preferences."""
         return pb.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
-    async def ListAndWatch(  # noqa: N802 - the interface's name
-        self, _request: pb.Empty, _context: Context
-    ) -> AsyncIterator[pb.ListAndWatchResponse]:
+    async def ListAndWatch(self, _request: pb.Empty, _context: Context) -> AsyncIterator[pb.ListAndWatchResponse]:
         """Tell the devices, and tell them again whenever they change."""
         with self._table.listen() as listener:
             self._on_listening(listener)
@@ -95,15 +91,13 @@ class Service(pb_grpc.DevicePluginServicer):
             finally:
                 self._on_deaf(listener)
 
-    async def Allocate(  # noqa: N802 - the interface's name
-        self, request: pb.AllocateRequest, _context: Context
-    ) -> pb.AllocateResponse:
+    async def Allocate(self, request: pb.AllocateRequest, _context: Context) -> pb.AllocateResponse:
         """Answer a CDI name that was never used before; what it means is decided in PreStartContainer."""
         return pb.AllocateResponse(
             container_responses=[self._allocated(asked.devices_ids) for asked in request.container_requests]
         )
 
-    async def GetPreferredAllocation(  # noqa: N802 - the interface's name
+    async def GetPreferredAllocation(
         self, request: pb.PreferredAllocationRequest, _context: Context
     ) -> pb.PreferredAllocationResponse:
         """Advise which ids to take: the agent's choice, or one of our own."""
@@ -114,7 +108,7 @@ class Service(pb_grpc.DevicePluginServicer):
             ]
         )
 
-    async def PreStartContainer(  # noqa: N802 - the interface's name
+    async def PreStartContainer(
         self, request: pb.PreStartContainerRequest, context: Context
     ) -> pb.PreStartContainerResponse:
         """Let the container start when the agent says so; wait for the agent as long as the kubelet waits for us."""

@@ -237,7 +237,7 @@ class Picture:
         try:
             return decode_inventory(text)
         except AliquotError as error:
-            log.error("a node's inventory can't be used", extra={"node": node, "error": str(error)})  # noqa: TRY400
+            log.error("a node's inventory can't be used", extra={"node": node, "error": str(error)})  # noqa: TRY400 - it says all
             return Inventory(problem=f"its inventory can't be used: {error}")
 
     def _take_inventory(self, known: KnownNode, inventory: Inventory) -> None:

@@ -46,7 +46,7 @@ class Queues:
         names: Names,
         random: Random,
         picture: Picture,
-        settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+        settings: QueueSettings = QueueSettings(),
         rules: Rules = NO_RULES,
     ) -> None:
         self._random = random

@@ -63,7 +63,7 @@ def residents_of(
     wall: float,
     max_grace: int,
     budgets: Sequence[Budget] = (),
-    known: Known = Known(),  # noqa: B008 - frozen
+    known: Known = Known(),
     may_go: MayGo = whoever,
     to_come: Iterable[Resident] = (),
 ) -> Residents:

@@ -136,7 +136,7 @@ class Plugins(rpc.RegistrationServicer):
                 await client.disconnect()
         await asyncio.gather(*self._watches, return_exceptions=True)
 
-    async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:  # noqa: N802 - gRPC's name
+    async def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:
         """Take a plugin: dial back first, answer then."""
         try:
             check_plugin(resource=request.resource_name, versions=[request.version])

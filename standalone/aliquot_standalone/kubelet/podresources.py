@@ -98,11 +98,11 @@ class PodResources(rpc.PodResourcesListerServicer):
         if self._server:
             await self._server.stop(grace=None)
 
-    async def List(self, _request: Any, _context: Any) -> api.ListPodResourcesResponse:  # noqa: N802 - gRPC's name
+    async def List(self, _request: Any, _context: Any) -> api.ListPodResourcesResponse:
         """All active pods."""
         return api.ListPodResourcesResponse(pod_resources=[self._pod(pod) for pod in self._view.active_pods()])
 
-    async def Get(self, request: api.GetPodResourcesRequest, context: Any) -> api.GetPodResourcesResponse:  # noqa: N802
+    async def Get(self, request: api.GetPodResourcesRequest, context: Any) -> api.GetPodResourcesResponse:
         """One pod by its name."""
         for pod in self._view.active_pods():
             if (pod.metadata.namespace, pod.metadata.name) == (request.pod_namespace, request.pod_name):
@@ -111,7 +111,7 @@ class PodResources(rpc.PodResourcesListerServicer):
         context.set_details(f"no pod {request.pod_namespace}/{request.pod_name} on this node")
         return api.GetPodResourcesResponse()
 
-    async def GetAllocatableResources(self, _request: Any, _context: Any) -> api.AllocatableResourcesResponse:  # noqa: N802
+    async def GetAllocatableResources(self, _request: Any, _context: Any) -> api.AllocatableResourcesResponse:
         """All healthy devices."""
         entries = [
             entry

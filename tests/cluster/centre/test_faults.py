@@ -87,7 +87,7 @@ def test_a_high_priority_evicts_no_other_tenant_s_pod(
     centre: CentreHalf,
     namespace: str,
     profile: str,
-    asks_whom: bool,  # noqa: FBT001 - a column of the table
+    asks_whom: bool,
 ) -> None:
     """kube-scheduler would evict by priority alone; its dry run asks no extender.
 

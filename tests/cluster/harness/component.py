@@ -123,7 +123,7 @@ def answers(url: str, *, token: str = "") -> bool:
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - loopback only
     context = ssl._create_unverified_context()  # noqa: S323 - only asks whether it is up
     try:
-        with urllib.request.urlopen(request, timeout=2, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=2, context=context) as answer:  # noqa: S310 - the same
             return bool(answer.status == 200)
     except urllib.error.HTTPError as refusal:
         refusal.close()

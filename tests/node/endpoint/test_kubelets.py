@@ -29,7 +29,7 @@ from support.scripted_kubelet import OPTIONS, ScriptedKubelet
 
 @pytest.mark.usefixtures("only_events")
 @pytest.mark.parametrize("keep_socket", [False, True], ids=["SIGTERM", "SIGKILL"])
-async def test_kubelet_restarts(folder: Path, kubelet: ScriptedKubelet, keep_socket: bool) -> None:  # noqa: FBT001 - pytest's
+async def test_kubelet_restarts(folder: Path, kubelet: ScriptedKubelet, keep_socket: bool) -> None:
     """A kubelet that comes back is told at once, whether its old socket was removed or left behind."""
     settings = settings_in(folder)
     async with endpoint(settings), agent(settings, ScriptedAgent()) as at_door:

@@ -63,7 +63,8 @@ async def test_whether_it_turns_is_seen_from_outside(folder: Path) -> None:
     settings = settings_in(folder)
 
     async def until_heard(*, heard: bool) -> None:
-        while (ailment(str(settings.pulse), allowed=2 * EVERY, now=time.time()) == "") is not heard:  # noqa: ASYNC110
+        path, allowed = str(settings.pulse), 2 * EVERY
+        while (not ailment(path, allowed=allowed, now=time.time())) is not heard:  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(0.05)
 
     async with process(settings) as running:

@@ -212,7 +212,7 @@ class Workload:
             "terminationGracePeriodSeconds": chance.choice((1, 5, 30)),
         }
 
-    def _fraction(self, plain: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:  # noqa: FBT001
+    def _fraction(self, plain: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:
         chance = self._chance
         percent = chance.choice((5, 10, 20, 25, 30, 50, 60, 100))
         apps = [self._asks(percent, plain=plain)]
@@ -229,14 +229,14 @@ class Workload:
             apps.append({"image": "x"})
         return inits, apps, {}
 
-    def _several(self, _: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:  # noqa: FBT001
+    def _several(self, _: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:
         chance = self._chance
         percent, gpus = chance.choice(((150, None), (200, None), (40, 2), (200, 2)))
         annotations = {self._names.gpus: str(gpus)} if gpus else {}
         inits = [self._asks(percent, plain=True)] if chance.happens(0.4) else []
         return inits, [self._asks(percent, plain=True)], {"annotations": annotations}
 
-    def _best_effort(self, _: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:  # noqa: FBT001
+    def _best_effort(self, _: bool) -> tuple[list[Container], list[Container], dict[str, Any]]:
         limits = {self._names.memory: str(self._chance.randrange(600, 9000)), self._names.best_effort: "1"}
         one: Container = {"image": "x", "resources": {"limits": limits}}
         return ([one] if self._chance.happens(0.3) else []), [one], {}

@@ -202,7 +202,7 @@ def test_of_what_is_not_understood_nothing_is_known(row: str) -> None:
 
 
 @pytest.mark.parametrize(("names", "told"), [(["x" * 60] * 64, True), (["x"] * 65, False), (["x" * 300] * 64, False)])
-def test_of_too_many_models_none_is_told(names: list[str], told: bool) -> None:  # noqa: FBT001 - a column
+def test_of_too_many_models_none_is_told(names: list[str], told: bool) -> None:
     """Who knew but some of them would warn of the others."""
     models = [model_names(f"{name}{number}") for number, name in enumerate(names)]
     said = said_of(There(models=models, memory=lambda: dict.fromkeys(models, 9)))[NAMES.models]

@@ -184,7 +184,7 @@ def test_what_a_journal_brings_back_is_owned_as_before(tmp_path: Path) -> None:
     journal.close()
     journal, store = Journal(tmp_path), Store()
     journal.recover(store)
-    server = Frontend(fresh=seeded_fresh(random.Random(8)), now=NOW, store=store)  # noqa: S311 - it is to repeat
+    server = Frontend(fresh=seeded_fresh(random.Random(8)), now=NOW, store=store)
     ask(server, "DELETE", f"{MAPS}/root")
     journal.close()
     assert names(server) == set()

@@ -142,7 +142,7 @@ def test_what_can_not_be_read_whole_is_refused(case: str) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(sorted(KINDS)), st.booleans())
-def test_whatever_comes_is_read_or_refused(data: bytes, kind: str, wrapped: bool) -> None:  # noqa: FBT001 - drawn
+def test_whatever_comes_is_read_or_refused(data: bytes, kind: str, wrapped: bool) -> None:
     """No other error, whatever the bytes."""
     try:
         code, found = 200, read_protobuf(body(kind, data) if wrapped else BEGINNING + data)

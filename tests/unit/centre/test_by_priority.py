@@ -44,7 +44,7 @@ class Told:
 
 def office(told: Told, *, why_not: str = "") -> tuple[Trial, Means]:
     """One pod with a slice is known there."""
-    trial = Trial([SLICE], api=SlowApi([], chance=random.Random(1)))  # noqa: S311 - repeats itself, guards nothing
+    trial = Trial([SLICE], api=SlowApi([], chance=random.Random(1)))
     given = means(trial.api, clock=trial.clock, why_not=lambda: why_not)
     return trial, msgspec.structs.replace(given, events=told)
 

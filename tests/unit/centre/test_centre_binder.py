@@ -21,7 +21,7 @@ class Early:
     """A binder that is asked to bind a pod of which the watch has told nothing; it was given room at filter."""
 
     def __init__(self) -> None:
-        self.api = SlowApi([POD], chance=random.Random(1))  # noqa: S311 - repeats itself, guards nothing
+        self.api = SlowApi([POD], chance=random.Random(1))
         self.clock = VirtualClock()
         trial = Trial([], api=self.api)
         self.desk, self.picture = trial.desk, trial.picture

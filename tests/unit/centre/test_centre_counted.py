@@ -72,7 +72,7 @@ def test_nobody_gets_a_turn_where_kube_scheduler_has_nothing_left(
 
 
 @pytest.mark.parametrize(("told", "victims"), [(False, []), (True, ["low"])])
-def test_nobody_is_evicted_where_that_frees_nothing(told: bool, victims: list[str]) -> None:  # noqa: FBT001 - a row
+def test_nobody_is_evicted_where_that_frees_nothing(told: bool, victims: list[str]) -> None:
     """Whoever goes, kube-scheduler counts the pod on the sick GPU: it is of use once the agent has told of that."""
     stage = ReclaimStage(OWNED, nodes=(2,))
     counted(stage)

@@ -72,7 +72,7 @@ one_container = st.tuples(
 def test_room_on_an_empty_node_is_what_a_search_finds(
     containers: list[Asked],
     memories: list[int],
-    in_two: bool,  # noqa: FBT001 - hypothesis gives it so
+    in_two: bool,
 ) -> None:
     """All of them find some exactly where there is a way; else fewer do, and as many as are said."""
     cards = [gpus("n", at + 1, memory=memory)[at] for at, memory in enumerate(memories)]

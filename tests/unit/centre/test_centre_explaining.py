@@ -205,7 +205,7 @@ def test_a_pod_that_is_being_deleted_has_no_turn() -> None:
 )
 def test_a_gated_pod_of_another_scheduler_is_told_that_it_must_ask_us(
     scheduler: str,
-    told: bool,  # noqa: FBT001 - a column of the table
+    told: bool,
 ) -> None:
     """Else lifting its gate starts nothing; ours is called as the settings say."""
     pod = asks("u1", 30, 8_000, spec={**GATED, "schedulerName": scheduler})

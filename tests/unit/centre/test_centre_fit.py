@@ -309,7 +309,7 @@ def test_a_refusal_has_numbers_and_says_whether_evicting_helps(
     asked: Asked,
     notes: dict[str, Any],
     sentence: str,
-    final: bool,  # noqa: FBT001 - a column of the table
+    final: bool,
 ) -> None:
     """What a person reads under `kubectl describe`."""
     picture = picture_with(make_node("n1", gpus("n1", 3)))

@@ -454,7 +454,7 @@ class Town:
     """Nodes and pods in whatever order, and what is so of them by the plain rules."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself
+        self.chance = random.Random(seed)
         self.picture = picture_with()
         self.ground = Ground(picture=self.picture)
         self.obstacles = Obstacles(picture=self.picture)
@@ -589,7 +589,7 @@ def test_whoever_may_be_taken_now_and_was_not_before_is_asked_again(seed: int) -
 @settings(max_examples=30, deadline=None)
 def test_no_turn_is_given_for_a_node_that_would_refuse_the_pod(seed: int) -> None:
     """Whoever comes, ends, loses a turn, whatever is tainted meanwhile: and at last everybody has been let in."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself
+    chance = random.Random(seed)
     there = {f"n{number}": node(f"n{number}", cards=4, pods="4") for number in range(3)}
     stage = staged(*there.values())
     for count in range(25):

@@ -89,7 +89,7 @@ def test_no_order_of_events_over_grants_or_leaks(steps: list[tuple[str, int]]) -
     """Filter, bind, delete, crash, lagging watch, lost answers, silent agents: in any order."""
     world = World()
     for name, seed in steps:
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         getattr(world, name)()
         check_now(world)
     check_when_calm(world)
@@ -101,7 +101,7 @@ def test_long_walks_do_not_either(first: int) -> None:
     """What a shrinking search is too slow for: 200 walks of 100 steps, each by its seed."""
     for seed in range(first, first + 200):
         world = World()
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         for name in world.chance.choices(ALL, k=100):
             getattr(world, name)()
             check_now(world)

@@ -119,7 +119,7 @@ def numbers(said: str) -> tuple[int, int]:
 @settings(max_examples=60, deadline=None)
 def test_no_room_is_said_of_whoever_would_take_it_empty_and_of_nobody_else(seed: int) -> None:
     """Each node is asked alone and empty; whatever it has, and whatever is asked."""
-    chance = random.Random(seed)  # noqa: S311 - to be played again
+    chance = random.Random(seed)
     tainted = node("red", cards=4, tainted=True, memory=200_000)
     makes = [(f"n{at}", chance.randint(1, 3), chance.choice((0, 350, 512, 2_000))) for at in range(5)]
     nodes = [

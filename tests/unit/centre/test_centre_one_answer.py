@@ -58,7 +58,7 @@ class World:
     """A stage whose nodes and pods are drawn."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself
+        self.chance = random.Random(seed)
         self.stage = Stage({}, nodes=(), rules=RULES)
         for number in range(self.chance.randint(1, 4)):
             self.stage.picture.node_seen(self.node(f"n{number}"))

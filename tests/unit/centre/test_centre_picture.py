@@ -293,7 +293,7 @@ class LiveAndRebuilt(RuleBasedStateMachine):
         self.nodes: dict[str, Node] = {}
 
     @rule(name=st.sampled_from(sorted(CARDS)), count=st.integers(0, 3), bad=st.booleans())
-    def node(self, name: str, count: int, bad: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
+    def node(self, name: str, count: int, bad: bool) -> None:
         """A node publishes."""
         cards = CARDS[name][:count]
         self.nodes[name] = make_node(name, (sick(cards[0]), *cards[1:]) if bad and cards else cards)

@@ -37,7 +37,7 @@ async def test_exactly_one_of_many_callers_gets_the_slice(first: int) -> None:
     current, held_up = CurrentTrial(), 0
     async with crowd(current) as who:
         for seed in range(first, first + TRIALS):
-            chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+            chance = random.Random(seed)
             # Mostly few, or it takes minutes.
             pods = [asks(f"u{number}", 60, 1_000) for number in range(8 + int(57 * chance.random() ** 4))]
             current.trial = trial = Trial(pods, api=SlowApi(pods, chance=chance))
@@ -60,7 +60,7 @@ async def test_no_second_one_gets_it_when_answers_get_lost() -> None:
     current, in_doubt = CurrentTrial(), 0
     async with crowd(current) as who:
         for seed in range(TRIALS):
-            chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+            chance = random.Random(seed)
             pods = [asks(f"u{number}", 60, 1_000) for number in range(8)]
             current.trial = trial = Trial(pods, api=SlowApi(pods, chance=chance, lost=0.6))
             await asyncio.gather(*(calls(pod, who=who, trial=trial, chance=chance) for pod in pods))
@@ -74,7 +74,7 @@ async def test_no_second_one_gets_it_when_answers_get_lost() -> None:
 async def test_a_pod_made_again_under_its_name_inherits_no_binding() -> None:
     """What was asked for the one that is gone binds nobody, and its successor is placed by itself."""
     gone, successor = asks("old", 60, 1_000, name="one"), asks("new", 60, 1_000, name="one")
-    current, trial = CurrentTrial(), Trial([gone], api=SlowApi([successor], chance=random.Random(1)))  # noqa: S311
+    current, trial = CurrentTrial(), Trial([gone], api=SlowApi([successor], chance=random.Random(1)))
     current.trial = trial
     async with crowd(current, connections=1) as who:
         assert await who.filter(gone) == ["n1"]

@@ -53,7 +53,7 @@ def a_node(chance: random.Random, name: str) -> Node:
 
 def drawn(seed: int) -> tuple[Pod, list[Node], list[Pod]]:
     """A pod, nodes, and who holds them."""
-    chance = random.Random(seed)  # noqa: S311 - to be played again
+    chance = random.Random(seed)
     nodes = [a_node(chance, f"n{at}") for at in range(chance.randint(1, 7))]
     full = [one.metadata.name for one in nodes if chance.random() < 0.4]
     held = [(name, f"GPU-{name}-{at}") for name in full for at in range(3)]

@@ -59,7 +59,7 @@ async def test_how_often_a_pod_at_its_first_turn_is_written_to(row: str, monkeyp
 async def test_16_halves_at_once_go_the_whole_way_to_two_on_each_of_8_cards_in_100_of_100_runs() -> None:
     """Over the API server and its watches, gated and not, kube-scheduler's calls in any order."""
     for seed in range(100):
-        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        chance = random.Random(seed)
         async with reigning() as on:
             on.join("node-a")
             names = [f"half-{number}" for number in range(16)]
@@ -182,7 +182,7 @@ class Stream:
 
     def place(self, *, seed: int, at_once: int) -> None:
         """Place all, so many under way at the same time."""
-        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        chance = random.Random(seed)
         waiting, under_way = list(self.pods), list[Pod]()
         while waiting or under_way:
             if waiting and (not under_way or (len(under_way) < at_once and chance.random() < 0.7)):

@@ -105,7 +105,7 @@ def test_the_oldest_comes_first_and_one_that_does_not_fit_holds_up_nobody() -> N
 @pytest.mark.parametrize(
     ("gates", "fits"), [([OURS], True), ([THEIRS], False), ([OURS, THEIRS], False), ([THEIRS, OURS], False)]
 )
-def test_a_pod_behind_another_gate_has_no_turn_yet(gates: list[dict[str, str]], fits: bool) -> None:  # noqa: FBT001
+def test_a_pod_behind_another_gate_has_no_turn_yet(gates: list[dict[str, str]], fits: bool) -> None:
     """A turn is for pods that can use it; it comes when the other gate is gone."""
     line = Line()
     pod = asks("a", 60, 1_000, spec={"schedulingGates": gates})

@@ -36,7 +36,7 @@ class Town:
         self.clock = VirtualClock()
         self.picture = Picture(names=NAMES, silence=lambda: self.silence)
         self.told = Told()
-        given = means(SlowApi([], chance=random.Random(1)), clock=self.clock, why_not=str)  # noqa: S311 - repeats itself
+        given = means(SlowApi([], chance=random.Random(1)), clock=self.clock, why_not=str)
         self.teller = NodeTeller(picture=self.picture, means=msgspec.structs.replace(given, events=self.told))
 
     def beat(self, *nodes: str) -> None:

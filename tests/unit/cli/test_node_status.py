@@ -30,7 +30,7 @@ ESCAPES_AT = 4096 + 24
 @pytest.mark.parametrize(("paced", "told"), [(True, [0, 7]), (False, [])])
 async def test_what_the_pacemaker_counts_is_in_the_metric(
     tmp_path: Path,
-    paced: bool,  # noqa: FBT001 - a column of the table
+    paced: bool,
     told: list[float],
 ) -> None:
     """Of the very slice, as it is when somebody asks; where nothing paces there is no sample."""

@@ -35,7 +35,7 @@ def test_an_axis_has_round_numbers_from_zero_on(last: float, numbers: list[str])
 
 
 @given(st.dictionaries(st.floats(0, 1e9), st.floats(-1e6, 1e6), min_size=1, max_size=20), st.booleans())
-def test_every_point_lies_inside_the_axes(curve: dict[float, float], stepped: bool) -> None:  # noqa: FBT001 - drawn
+def test_every_point_lies_inside_the_axes(curve: dict[float, float], stepped: bool) -> None:
     """Whatever was measured."""
     assert all(60 <= x <= 570 and 40 <= y <= 370 for x, y in corners(drawn(curve, stepped=stepped)))
 

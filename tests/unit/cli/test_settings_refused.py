@@ -104,7 +104,7 @@ def test_what_can_t_work_is_refused_by_all_in_the_same_words(variable: str, valu
         ({"THROTTLE": "121"}, False),
     ],
 )
-def test_a_ladder_whose_rungs_do_not_rise_is_refused(times: dict[str, str], taken: bool) -> None:  # noqa: FBT001
+def test_a_ladder_whose_rungs_do_not_rise_is_refused(times: dict[str, str], taken: bool) -> None:
     """By all in the same words, with all three times: which of them is wrong, only its author knows."""
     environment = {f"ALIQUOT_AGENT_OVER_USE_{name}": text for name, text in times.items()}
     done = [CliRunner().invoke(main, [command], env=environment) for command in ("config", "agent")]

@@ -65,7 +65,7 @@ def test_a_queue_s_bar_shows_guarantee_borrowed_and_kept() -> None:
 
 
 @given(st.text(max_size=60), st.integers(0, 30), st.booleans())
-def test_a_cell_has_its_width_whatever_is_in_it(words: str, width: int, right: bool) -> None:  # noqa: FBT001 - drawn
+def test_a_cell_has_its_width_whatever_is_in_it(words: str, width: int, right: bool) -> None:
     """Wide signs and marks included."""
     assert cells(fit(words, width, right=right)) == width
 

@@ -451,7 +451,7 @@ def test_whatever_is_written_comes_out_as_a_request_or_as_advice(
         asked = parse_request(asking, names=NAMES)
     except UserError as error:
         assert error.where  # noqa: PT017 - either of the two ends is right
-        assert error.remedy  # noqa: PT017
+        assert error.remedy  # noqa: PT017 - the same
     else:
         for one in asked.containers:
             assert one.limit.value >= 1

@@ -85,7 +85,7 @@ def test_slices_that_were_got_meanwhile_run_on_where_it_is_forced(tmp_path: Path
 @pytest.mark.parametrize("serves", [True, False])
 def test_policies_that_stamp_go_with_the_webhooks(
     tmp_path: Path,
-    serves: bool,  # noqa: FBT001 - a column of the table
+    serves: bool,
 ) -> None:
     """Where the API server knows their kind: others would refuse to delete what they have no name for."""
     cluster = whole(tmp_path / "cluster")

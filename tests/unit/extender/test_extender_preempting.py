@@ -60,7 +60,7 @@ WHO = {
 
 
 @pytest.mark.parametrize(("pod", "goes", "takes"), WHO.values(), ids=WHO)
-def test_who_has_a_slice_neither_goes_by_priority_nor_sends_away(pod: Pod, goes: bool, takes: bool) -> None:  # noqa: FBT001 - columns of the table
+def test_who_has_a_slice_neither_goes_by_priority_nor_sends_away(pod: Pod, goes: bool, takes: bool) -> None:
     """Of the others those that run the cluster come first."""
     assert goes_by_priority(pod, names=NAMES) is goes
     assert runs_the_cluster(pod, names=NAMES) is takes

@@ -52,7 +52,7 @@ def test_a_disk_is_never_filled(tmp_path: Path) -> None:
 def test_containers_run_whose_limits_were_written_since_the_node_started(
     tmp_path: Path,
     booted: float,
-    in_use: bool,  # noqa: FBT001 - a column of the table
+    in_use: bool,
 ) -> None:
     """What lay on the disk before a reboot is nobody's."""
     files = SliceFiles(folder=tmp_path, library=tmp_path / "none")

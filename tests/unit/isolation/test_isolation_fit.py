@@ -131,7 +131,7 @@ def test_classes_of_one_pod_are_held_on_the_same_cards() -> None:
 def test_mps_reaches_over_several_gpus_only_where_they_are_whole(
     compute: int,
     gpus_: str | None,
-    taken: bool,  # noqa: FBT001 - a column of the table
+    taken: bool,
 ) -> None:
     """A daemon has one GPU: filter, queue and plan refuse what no daemon could hold, and an agent would."""
     pod = asks("u", compute, 2_000, annotations={NAMES.gpus: gpus_} if gpus_ else {})

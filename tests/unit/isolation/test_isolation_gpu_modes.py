@@ -35,7 +35,7 @@ def test_holders_of_two_modes_leave_the_mode_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("closes", "use"), [(True, Use.EXCLUSIVE), (False, Use.SHARED)], ids=["at 100 %", "a part"])
-def test_who_has_the_gpu_alone_needs_no_daemon(closes: bool, use: Use) -> None:  # noqa: FBT001 - a column of the table
+def test_who_has_the_gpu_alone_needs_no_daemon(closes: bool, use: Use) -> None:
     """All others share it through one."""
     assert use_of(Claim(compute=Percent(100 if closes else 30), memory=MiB(1), closes=closes)) is use
 

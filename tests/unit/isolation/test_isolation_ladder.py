@@ -382,7 +382,7 @@ def pod(uid: str = "u1", *, reason: str = "OverUse", at: float = 0.0, **more: An
         (pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False),
     ],
 )
-def test_a_pod_goes_when_its_grace_is_over(one: Pod, due: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_a_pod_goes_when_its_grace_is_over(one: Pod, due: bool) -> None:
     """And only one that its agent has given up, and that is not on its way out."""
     assert bool(list(overdue([one], names=NAMES, wall=100.0, grace=60.0, word=lambda _: ""))) is due
 

@@ -45,7 +45,7 @@ def test_a_shared_gpu_that_somebody_opened_is_closed_under_its_daemon(seen: Seen
 
 
 @pytest.mark.parametrize(("wanted", "faulty", "said"), [(Use.SHARED, 1, True), (Use.SHARED, 0, False)])
-def test_a_fault_is_said(wanted: Use, faulty: int, said: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_a_fault_is_said(wanted: Use, faulty: int, said: bool) -> None:
     """A server in fault takes no client: whoever would start there waits, and is told why."""
     found = told(
         wanted, Seen(closed=True, daemon=Daemon.ANSWERS, faulty=faulty, clients=2, servers=(9,)), most_clients=48

@@ -185,7 +185,7 @@ def test_a_node_that_interposed_once_gives_back_what_filled_its_accounts(tmp_pat
 def test_a_mode_that_can_not_be_had_is_not_offered_and_said(
     tmp_path: Path,
     driver: DriverFiles,
-    library: bool,  # noqa: FBT001 - a column of the table
+    library: bool,
     more: dict[str, str],
     lack: str,
 ) -> None:
@@ -218,7 +218,7 @@ def test_a_mode_that_can_not_be_had_is_not_offered_and_said(
 def test_a_gpu_of_mps_offers_nothing_else(
     tmp_path: Path,
     card: GpuFacts,
-    kept: bool,  # noqa: FBT001 - a column of the table
+    kept: bool,
     lack: str,
 ) -> None:
     """For it is open to the daemon alone; one that MPS can't share is only watched, and says why."""

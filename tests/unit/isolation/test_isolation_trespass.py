@@ -244,7 +244,7 @@ async def test_a_right_that_is_lacking_is_said() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from([7, 8])), max_size=30), st.booleans())
-def test_no_pod_rises_that_was_not_seen_each_time(samples: list[set[int]], stop: bool) -> None:  # noqa: FBT001 - drawn
+def test_no_pod_rises_that_was_not_seen_each_time(samples: list[set[int]], stop: bool) -> None:
     """By its last samples in a row alone; a process is ended a grace after it was asked, where that is said."""
     cases: dict[str, Case] = {}
     row, asked = 0, dict[int, float]()

@@ -71,7 +71,7 @@ def why_not(made: FakeNode, gpu: DriverGpu) -> str:
 
 
 @pytest.mark.parametrize("with_spec", [False, True], ids=["found", "NVIDIA's spec"])
-def test_an_instance_gets_its_own_nodes_and_no_other_s(with_spec: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_an_instance_gets_its_own_nodes_and_no_other_s(with_spec: bool) -> None:
     """With the card's node, which opens nothing by itself; a whole GPU gets none of them."""
     made = node(spec=nvidia_spec() if with_spec else None)
     assert nodes_of(made, FIRST) == {"/dev/nvidia1", f"{CAPS}21", f"{CAPS}22"}

@@ -74,7 +74,7 @@ def test_the_smallest_that_would_do_is_taken(
     compute: int,
     memory: int | None,
     kind: str | None,
-    valued: bool,  # noqa: FBT001 - a column of the table
+    valued: bool,
 ) -> None:
     """By compute and by memory, wherever it stands in the list; nothing that is smaller than asked."""
     picture = picture_with(make_node("n1", instances("n1", *MIXED)))
@@ -91,7 +91,7 @@ def test_the_smallest_that_would_do_is_taken(
 @pytest.mark.parametrize("placement", ["", "pack", "spread"])
 def test_of_all_nodes_that_with_the_smallest_is_best(
     placement: str,
-    valued: bool,  # noqa: FBT001 - a column of the table
+    valued: bool,
 ) -> None:
     """Whichever node comes first, and however the pod wants to lie: an instance is shared with nobody anyhow."""
     kinds = ["3g.40gb", "1g.20gb", "1g.10gb", "7g.80gb"]
@@ -133,7 +133,7 @@ amounts = st.tuples(st.integers(1, 100), st.one_of(st.none(), st.integers(1, 90_
 def test_filter_plan_queue_and_agent_agree(
     kinds: list[str],
     wishes: Sequence[tuple[int, int | None]],
-    valued: bool,  # noqa: FBT001 - drawn
+    valued: bool,
 ) -> None:
     """Pod after pod: each fits exactly where an instance is free that is no smaller, and gets the smallest, whole."""
     cards = instances("n1", *kinds)
@@ -223,7 +223,7 @@ def test_filter_plan_queue_and_agent_agree(
         "three small ones",
     ],
 )
-def test_what_instances_do_not_take_is_said(pod: Pod, kinds: Sequence[str], why: str, final: bool) -> None:  # noqa: FBT001
+def test_what_instances_do_not_take_is_said(pod: Pod, kinds: Sequence[str], why: str, final: bool) -> None:
     """In words that a pod's author can act on."""
     picture = picture_with(make_node("n1", instances("n1", *kinds)))
     finder, asked = finder_of(picture), demand(pod)
@@ -266,7 +266,7 @@ def test_containers_that_run_at_the_same_time_have_one_each() -> None:
 
 
 @pytest.mark.parametrize("valued", [False, True], ids=["best fit", "by worth"])
-def test_an_instance_has_room_for_one_container_however_small(valued: bool) -> None:  # noqa: FBT001 - how it is chosen
+def test_an_instance_has_room_for_one_container_however_small(valued: bool) -> None:
     """Where the sums of two would lie on it, or of three on two."""
     for kinds in (["3g.40gb"], ["3g.40gb", "2g.20gb"]):
         picture = picture_with(make_node("n1", instances("n1", *kinds)))
@@ -348,7 +348,7 @@ def test_a_grant_of_more_than_was_asked_is_good_in_hardware_alone(
     limit: int,
     memory: int,
     mode: str,
-    good: bool,  # noqa: FBT001 - a column of the table
+    good: bool,
 ) -> None:
     """Nobody gets more than he asked for by any other mode, and nobody less by this one."""
     part = Slice(gpu="MIG-1", compute=Percent(compute), limit=Percent(limit), memory=MiB(memory))

@@ -89,7 +89,7 @@ def test_whoever_has_to_go_leaves_an_instance_that_is_large_enough() -> None:
 
 
 @pytest.mark.parametrize(("size", "never"), [(3, False), (4, True)], ids=["as many as there are", "one more"])
-def test_a_group_is_told_if_there_are_too_few(size: int, never: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_a_group_is_told_if_there_are_too_few(size: int, never: bool) -> None:
     """Each needs an instance of its own, of a card of its own here: they count by the piece, not by the percent."""
     stage = cut({"a": queue()}, *[("4g.40gb",)] * 3)
     for number in range(size):

@@ -125,7 +125,7 @@ async def test_other_names_proxies_and_sites_are_turned_away(
 
 async def test_whatever_address_is_asked_is_answered(stage: PageStage, session: aiohttp.ClientSession) -> None:
     """Any bytes as steps and questions: shown, not found or not understood, and never an error of ours."""
-    chance = random.Random(11)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(11)
     heads = ("", "nodes/", "gpus/n0/", "pods/team/", "applications/team/Pod/", "events?view=", "history.json?since=")
     async with page_served(stage, settings=PageSettings(every=0.01)) as served:
         for _ in range(300):

@@ -338,7 +338,7 @@ class LookedAt(QueueWorld):
 def test_who_looked_before_sees_what_a_newcomer_sees(seed: int) -> None:
     """Whatever happens between two looks, nothing that was remembered is shown in place of what is."""
     world, looking = LookedAt(), Looking(names=NAMES)
-    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.chance = random.Random(seed)
     steps = list(STEPS)
     for _ in range(40):
         world.chance.choices(steps, weights=list(STEPS.values()))[0](world)

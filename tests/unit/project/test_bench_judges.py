@@ -55,7 +55,7 @@ def test_the_calls_fail_where_a_filter_takes_too_long(took: list[float], short: 
 def test_pods_are_of_as_many_shapes_as_are_said() -> None:
     """Twenty of them count; one is the best case."""
     module = bench("centre/calls.py")
-    chance = random.Random(5)  # noqa: S311 - the point is that it repeats
+    chance = random.Random(5)
     assert {mix: len({*module.shapes_of(count or 300, chance=chance)}) for mix, count in module.SHAPES.items()} == {
         "1": 1,
         "20": 20,

@@ -62,7 +62,7 @@ def test_of_a_kind_what_takes_longest_is_begun_first() -> None:
 def test_what_many_share_ends_with_the_last_of_them(
     file: str,
     following: str | None,
-    last: bool,  # noqa: FBT001 - a column of the table
+    last: bool,
 ) -> None:
     """Whatever follows: another cluster would else be there beside it, to the end of all of them."""
     assert is_last(file, following, of=CLUSTER) is last

@@ -35,7 +35,7 @@ def loses(stage: Stage, *, compute: int = 100, memory: int = 1000) -> None:
     ("pods", "after", "doubted"),
     [(1, 25.0, False), (2, 25.0, True), (29, 1.0, False), (30, 1.0, True), (1, PROMISE - 0.5, False), (60, 0.0, False)],
 )
-def test_turns_that_are_cut_short_count_by_how_long_they_lasted(pods: int, after: float, doubted: bool) -> None:  # noqa: FBT001
+def test_turns_that_are_cut_short_count_by_how_long_they_lasted(pods: int, after: float, doubted: bool) -> None:
     """Half a minute together begins a doubt: what controllers delete at once does not, unless there is much of it."""
     stage = Stage({"a": queue()}, nodes=(4,))
     for number in range(pods):
@@ -91,7 +91,7 @@ def test_what_was_kept_for_nothing_is_paid_card_for_card(
     compute: int,
     memory: int,
     seconds: float,
-    doubted: bool,  # noqa: FBT001
+    doubted: bool,
 ) -> None:
     """By a pod that is bound since, and for as long as it runs."""
     stage = Stage({"a": queue()}, nodes=(4,))

@@ -92,7 +92,7 @@ def test_who_comes_in_the_place_of_one_that_failed_takes_what_its_group_held(cas
 
 
 @pytest.mark.parametrize(("filled", "word"), [(True, "NoRoom"), (False, "")])
-def test_it_is_told_of_no_doubt(filled: bool, word: str) -> None:  # noqa: FBT001
+def test_it_is_told_of_no_doubt(filled: bool, word: str) -> None:
     """What it waits for is room."""
     stage = Paused()
     stage.fails("t3")

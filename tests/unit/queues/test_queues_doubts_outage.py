@@ -75,7 +75,7 @@ def test_a_turn_is_owed_unless_all_schedulers_were_away(case: Away) -> None:
 
 
 @pytest.mark.parametrize(("asks", "lost"), [(False, False), (True, True)])
-def test_who_loses_turns_while_all_schedulers_are_away_tries_as_who_has_lost_none(asks: bool, lost: bool) -> None:  # noqa: FBT001
+def test_who_loses_turns_while_all_schedulers_are_away_tries_as_who_has_lost_none(asks: bool, lost: bool) -> None:
     """All who wait do, and would come back few at a time; it rests as long as any."""
     stage = Stage({"a": queue()}, nodes=(4,))
     gated = PodCondition(type="PodScheduled", status="False", reason="SchedulingGated")
@@ -95,7 +95,7 @@ class Outage(Stage):
     """Each user asks for a pod every ten seconds; none is bound for a while, and then each at once."""
 
     def __init__(self, users: int, *, seed: int) -> None:
-        self.chance, self.users = random.Random(seed), string.ascii_lowercase[:users]  # noqa: S311
+        self.chance, self.users = random.Random(seed), string.ascii_lowercase[:users]
         specs = {user: queue() for user in self.users} | {"z": queue()}
         super().__init__(specs, nodes=(8,) * NODES, settings=QueueSettings(patience=3600.0))
         self.made = 0

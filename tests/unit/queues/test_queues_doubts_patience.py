@@ -45,7 +45,7 @@ def test_who_is_forgotten_while_it_stands_still_begins_anew() -> None:
 @pytest.mark.parametrize(("bad", "size"), [(1, 10), (16, 25), (40, 10)])
 def test_a_large_job_of_a_user_in_doubt_is_in_as_soon_as_anybodys(bad: int, size: int) -> None:
     """Beside pods of that user's that nobody can bind, however often they try; others ask for single cards."""
-    stage, chance = Stage({"a": queue(), "b": queue()}, nodes=(4,)), random.Random(1)  # noqa: S311
+    stage, chance = Stage({"a": queue(), "b": queue()}, nodes=(4,)), random.Random(1)
     ends: dict[str, float] = {}
     made, asked = 0, 4 * RUNS
     for number in range(bad):

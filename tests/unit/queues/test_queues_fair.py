@@ -161,7 +161,7 @@ def opened(node: str, *, cordoned: bool, cards: list[Gpu]) -> Stage:
 
 
 @pytest.mark.parametrize(("cordoned", "due"), [(False, 270), (True, 100)])
-def test_of_cordoned_nodes_only_what_is_in_use_counts(cordoned: bool, due: int) -> None:  # noqa: FBT001 - a column
+def test_of_cordoned_nodes_only_what_is_in_use_counts(cordoned: bool, due: int) -> None:
     """Nobody comes to what is free there; whoever runs there has it."""
     stage = opened("n0", cordoned=cordoned, cards=list(gpus("n0", 2)))
     told = stage.queues.statuses(now=stage.now, at="")
@@ -173,7 +173,7 @@ def test_of_cordoned_nodes_only_what_is_in_use_counts(cordoned: bool, due: int) 
 def test_shares_are_those_of_the_slow_way(first: int) -> None:
     """Random trees that speak of models that overlap, beside exact rationals; without models as they were."""
     for seed in range(first, first + 40):
-        chance = Random(seed)  # noqa: S311 - to be repeated, not guessed
+        chance = Random(seed)
         specs, demand, capacity = random_tree(chance)
         of_kinds = [chance.randint(0, capacity // 3) for _ in range(3)]
         there = {model: sum(of_kinds[kind] for kind in kinds) for model, kinds in KINDS.items()}

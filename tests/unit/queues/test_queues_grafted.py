@@ -59,11 +59,11 @@ def test_an_edit_comes_to_what_it_would_were_everybody_put_down_anew(
     """Walks of two worlds with the same events, of which one reads everybody anew: after each step they are equal."""
     for seed in range(first, first + 4):
         grafted, anew = Edited(), Edited()
-        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        chance = random.Random(seed)
         for name in chance.choices(WALKED, k=70):
             again = chance.randrange(2**16)
             for world in (grafted, anew):
-                world.chance = random.Random(again)  # noqa: S311 - repeats itself, guards nothing
+                world.chance = random.Random(again)
                 with monkeypatch.context() as patch:
                     if world is anew:
                         patch.setattr(Planting, "graft", lambda _: False)

@@ -90,7 +90,7 @@ def submit_head(stage: Stage, head: Head) -> set[str]:
 )
 def test_a_head_is_in_within_its_bound(name: str, seed: int) -> None:
     """At most twice its patience and the longest run, while streams of others never end."""
-    chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(seed)
     settings = QueueSettings(patience=PATIENCE, hold=3 * RUNS)
     stage = Stage(specs_of(HEADS[name], chance), nodes=(4, 4, 4), settings=settings)
     ends: dict[str, float] = {}

@@ -100,7 +100,7 @@ def test_nobody_gets_more_than_its_share_by_running_long(case: Case) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_head_within_its_share_comes_in_however_long_others_run(seed: int, runs: float) -> None:
     """A stream without end of pods that run for up to eight times `hold`, at all moments; it needs a whole node."""
-    patience, chance = 50.0, Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    patience, chance = 50.0, Random(seed)
     settings = QueueSettings(patience=patience, hold=150.0)
     replay = Replay({"a": OPEN, "b": OPEN}, nodes=NODES, cards=CARDS, settings=settings)
     gap = runs / (1.3 * NODES * CARDS)
@@ -119,7 +119,7 @@ def test_a_head_within_its_share_comes_in_however_long_others_run(seed: int, run
 @pytest.mark.parametrize(("spec", "due"), [(OPEN, 0.5), (NINE, 0.85), (URGENT, 0.95)])
 def test_who_lets_the_cluster_idle_has_used_it(spec: QueueSpec, due: float) -> None:
     """A gang of all there is that runs for a second, again and again: it waits its turn as if it ran all that time."""
-    chance, until = Random(5), 12 * HOUR  # noqa: S311 - repeats itself, guards nothing
+    chance, until = Random(5), 12 * HOUR
     gangs = [
         Job(name=f"g{number:02}", queue="large", user="g", kind="large", at=0.0, runs=1.0, pods=8)
         for number in range(60)

@@ -36,7 +36,7 @@ class Scene:
     """Three levels of queues with weights and priorities, users who hold and wait, and time in which they did."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = Random(seed)
         self.specs = self._specs()
         parents = {spec.parent for spec in self.specs.values()}
         self.leaves = [name for name in self.specs if name not in parents]
@@ -338,7 +338,7 @@ def test_shares_by_which_nodes_are_kept_are_fair_by_definition() -> None:
     """Of a cluster of which a part is cordoned, with pods on both parts, in compute and memory."""
     judged = 0
     for seed in range(60):
-        chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        chance = Random(seed)
         specs, *claims = sound_trees(chance)
         stage = Stage(
             {name: msgspec.structs.replace(spec, namespaces=("*",)) for name, spec in specs.items()},

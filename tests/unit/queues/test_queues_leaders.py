@@ -60,7 +60,7 @@ def test_who_begins_now_lets_in_nobody_whom_the_leader_keeps_out(first: int) -> 
     """Walks of 50 steps; after each time that all is at rest it is compared."""
     for seed in range(first, first + 4):
         world = Leading()
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         for name in world.chance.choices(STEPS, k=50):
             getattr(world, name)()
             if name == "settle" and not world.queues.under_way():

@@ -48,7 +48,7 @@ def test_who_leads_anew_goes_on_as_the_one_before_would_have(first: int) -> None
     """The same pods come in, the same are shown, in each of eight rounds from then on."""
     told = 0
     for seed in range(first, first + 20):
-        chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        chance = random.Random(seed)
         specs = a_tree(chance)
         old = Stage(specs, nodes=NODES, settings=NEVER)
         a_walk(chance, old)

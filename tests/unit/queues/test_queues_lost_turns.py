@@ -257,7 +257,7 @@ def plays(stage: Stage, hog: Hog, *, until: Callable[[], bool], hours: float = 6
 @pytest.mark.parametrize("hog", HOGS.values(), ids=HOGS)
 @pytest.mark.parametrize("compute", [1, 50, 100])
 @pytest.mark.parametrize("waits", [False, True], ids=["nobody waits", "somebody waits"])
-def test_who_lost_a_turn_has_another_whatever_becomes_of_others_pods(hog: Hog, compute: int, waits: bool) -> None:  # noqa: FBT001
+def test_who_lost_a_turn_has_another_whatever_becomes_of_others_pods(hog: Hog, compute: int, waits: bool) -> None:
     """Again and again, and each time within the bound: its own rest, and a try of each user's who has lost turns."""
     stage = Stage({"a": queue(guarantee=hog.guarantee), "b": queue(), "c": queue(limit=10)}, nodes=(4,))
     stage.submit("runs", 10, 1000, queue="c", user="third")
@@ -337,7 +337,7 @@ def test_walks_with_pods_that_are_made_anew_leave_nothing_behind(first: int, mor
     steps += ["create"] * 8 + ["lose"] * 12 + ["let_in"] * 8 + ["remake", "relabel"] * 3 + more
     for seed in range(first, first + 8):
         world = Remade()
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         for name in world.chance.choices(steps, k=80):
             getattr(world, name)()
             world.check()

@@ -124,7 +124,7 @@ def test_who_has_lost_a_turn_has_the_choice_again() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_nobody_goes_past_one_with_less_who_may_have_a_card(seed: int) -> None:
     """Random limits, all cards free at once: by what each has at each turn, and never over a limit."""
-    chance = Random(seed)  # noqa: S311 - to be repeated, not guessed
+    chance = Random(seed)
     there = {node: chance.randint(1, 6) for node in MODELS}
     patterns = ("*A100*", "*H100*", "NVIDIA*")
     limits = {name: {one: chance.randrange(0, 700, 100) for one in patterns if chance.random() < 0.6} for name in "abc"}

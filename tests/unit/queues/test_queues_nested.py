@@ -171,7 +171,7 @@ def alone(specs: Mapping[str, QueueSpec], name: str) -> int:
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_idles_for_who_could_not_use_it(seed: int) -> None:
     """What is left of all when a queue has all that it may use is another one's, or whoever wrote it was warned."""
-    own = drawn(Random(seed))  # noqa: S311 - the point is that it repeats
+    own = drawn(Random(seed))
     specs = {"a": own, "b": queue()}
     warned = any("idles for good" in said for said in oddities_of("a", specs))
     assert warned or alone(specs, "b") >= 800 - alone(specs, "a")

@@ -25,7 +25,7 @@ class Rounds:
     """Pods before a random tree of queues: rounds of turns, some let in and some passed over, and some that end."""
 
     def __init__(self, *, seed: int, order: type[Order | FullRanking]) -> None:
-        self._chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self._chance = random.Random(seed)
         self._order = order
         specs = self._specs()
         self._stage = Stage(specs, nodes=(CARDS,))

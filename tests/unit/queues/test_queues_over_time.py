@@ -100,7 +100,7 @@ def queue(chance: Random, *, parent: str = "", guarantee: int | None = None, lim
 @pytest.mark.parametrize("seed", TREES)
 def test_what_queues_hold_comes_to_their_fair_share(seed: int) -> None:
     """Everybody asks on and on, in pods of a minute or less: the mean held is the share, within 40 of 800 %."""
-    chance = Random(seed)  # noqa: S311 - to be repeated, not guessed
+    chance = Random(seed)
     specs, leaves = planted(chance)
     pods = {leaf: chance.choice([2, 6, 15, 40]) for leaf in leaves}
     runs = {leaf: chance.choice([20.0, 60.0]) for leaf in leaves}

@@ -54,7 +54,7 @@ def free_by_node(picture: Picture) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_who_reads_the_pods_has_the_room_that_the_leader_has(seed: int) -> None:
     """On every node, whoever came and went; and each is told that its own room is there."""
-    chance = random.Random(seed)  # noqa: S311 - the point is that it repeats
+    chance = random.Random(seed)
     stage = Stage(nodes=NODES)
     for number in range(40):
         stage.submit(f"p{number}", chance.choice((10, 30, 50, 100)), chance.choice((1000, 20_000, 40_000)))

@@ -21,7 +21,7 @@ def test_no_order_of_events_breaks_a_limit_a_guarantee_or_the_books(steps: list[
     """Trees that change under load, lost turns, restarts, sick cards, leaping clocks, namespaces that go."""
     world = QueueWorld()
     for name, seed in steps:
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         getattr(world, name)()
         world.check()
     world.go_on()
@@ -32,7 +32,7 @@ def test_long_walks_do_not_either(first: int) -> None:
     """What a shrinking search is too slow for: walks of 80 steps, each by its seed."""
     for seed in range(first, first + 10):
         world = QueueWorld()
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         for name in world.chance.choices(ALL, k=80):
             getattr(world, name)()
             world.check()
@@ -44,7 +44,7 @@ def test_no_group_is_left_that_could_lie_somewhere(first: int) -> None:
     """Walks with many groups: whichever still waits when all others have ended could not lie in any way."""
     for seed in range(first, first + 6):
         world = QueueWorld()
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         for name in world.chance.choices([*ALL, *["create_gang"] * 20], k=40):
             getattr(world, name)()
         world.go_on()
@@ -54,7 +54,7 @@ def test_no_group_is_left_that_could_lie_somewhere(first: int) -> None:
 def test_the_same_snapshot_makes_the_same_decisions(seed: int) -> None:
     """Whatever order pods and queues are told in, and whoever leads."""
     world = QueueWorld()
-    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.chance = random.Random(seed)
     for name in world.chance.choices(["create", "create", "create_gang", "let_in", "finish"], k=60):
         getattr(world, name)()
     pods, specs = list(world.pods.values()), list(world.specs.items())
@@ -78,7 +78,7 @@ def test_no_head_is_passed_for_longer_than_is_said(seed: int, rivals: str) -> No
 
     Where small pods of its own queue fill that queue's share, they have to end before others do: another run.
     """
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     patience, runs = 100.0, 150.0
     stage = Stage({"a": queue(), "b": queue()}, nodes=(4, 4), settings=QueueSettings(patience=patience, hold=3 * runs))
     ends: dict[str, float] = {}
@@ -137,7 +137,7 @@ OWED = QueueSettings(patience=7 * 86_400.0, hold=500.0, owed=0.0)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_guarantee_that_lies_in_pieces_is_met_once_one_node_has_run_dry(seed: int) -> None:
     """Others go on borrowing what is beyond it, but not on the node that is kept; patience has no part in it."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     runs = 150.0
     stage = Stage({"a": queue(guarantee=400), "b": queue(), "c": queue()}, nodes=(4, 4), settings=OWED)
     ends: dict[str, float] = {}

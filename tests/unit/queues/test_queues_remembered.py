@@ -152,7 +152,7 @@ def walk(
     seed: int, *, specs: Mapping[str, QueueSpec] = SPECS, h100: int = 0, steps: int = 90
 ) -> tuple[list[tuple[object, ...]], int, tuple[int, int]]:
     """All that is decided, kept and told after each step; how many heads had nodes kept, and were shown or put out."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     replay, told, had, in_sight = (
         Replay(specs, nodes=NODES, cards=CARDS, settings=SETTINGS),
         list[tuple[object, ...]](),

@@ -76,7 +76,7 @@ def test_a_user_in_doubt_pauses_for_who_could_use_the_cards(case: Case) -> None:
 )
 def test_who_has_lost_a_turn_tries_again_at_once_where_nobody_could_use_the_cards(
     others: str,
-    again: bool,  # noqa: FBT001
+    again: bool,
 ) -> None:
     """Two that have lost their turns follow each other without the pause of 90 s."""
     stage = Stage({"a": queue(limit=300), "b": queue(limit=100)}, nodes=(4,))

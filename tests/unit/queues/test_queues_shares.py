@@ -115,7 +115,7 @@ def test_shares_by_hand(
 
 def check(seed: int) -> None:
     """One random tree against the oracle, and rounded so that all sums up."""
-    specs, demand, capacity = random_tree(Random(seed))  # noqa: S311 - to be repeated, not guessed
+    specs, demand, capacity = random_tree(Random(seed))
     tree = plant(specs)
     exact = exact_shares(tree, dimension=COMPUTE, capacity=capacity, demand=demand)
     assert {name: exact[name] for name in specs} == Oracle(specs, demand).shares(capacity), seed
@@ -162,7 +162,7 @@ def test_whoever_wants_more_is_behind_nobody(random: Random) -> None:
 
 def test_two_hundred_queues_are_shared_out_exactly() -> None:
     """A large flat tree with odd weights loses nothing to rounding."""
-    random = Random(7)  # noqa: S311 - to be repeated, not guessed
+    random = Random(7)
     specs = {f"q{number}": queue(weight=random.randint(1, 97)) for number in range(200)}
     demand = {name: random.randint(1, 9_000) for name in specs}
     tree: Tree = plant(specs)

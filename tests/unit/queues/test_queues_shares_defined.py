@@ -91,7 +91,7 @@ def test_the_judge_sees_what_is_wrong(made: Claims, right: dict[str, int], wrong
 def test_shares_are_fair_by_definition() -> None:
     """Of compute and of memory, on random sound trees: exact, and nobody could have any more by right."""
     for seed in range(TREES):
-        specs, compute, memory = sound_trees(Random(seed))  # noqa: S311 - to be repeated, not guessed
+        specs, compute, memory = sound_trees(Random(seed))
         tree = plant(specs)
         for dimension, made in ((COMPUTE, compute), (MEMORY, memory)):
             exact = exact_shares(tree, dimension=dimension, capacity=made.capacity, demand=made.asked)

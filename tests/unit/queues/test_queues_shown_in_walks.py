@@ -135,7 +135,7 @@ class Growing(QueueWorld):
 def walk(seed: int) -> Growing:
     """One walk, checked after each step; every other one with a list that is soon full."""
     world = Growing()
-    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.chance = random.Random(seed)
     world.plant()
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:

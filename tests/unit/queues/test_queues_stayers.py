@@ -32,7 +32,7 @@ class Swarm:
 
     def __init__(self, stage: Stage, *, seed: int, queues: str) -> None:
         self._stage = stage
-        self._chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self._chance = random.Random(seed)
         self._queues = queues
         self._ends: dict[str, float] = {}
         self._made = 0

@@ -61,7 +61,7 @@ class Plain:
 @settings(max_examples=200, deadline=None)
 def test_the_order_that_is_kept_is_the_one_that_sorting_gives(seed: int) -> None:
     """Users are charged, come and go, time passes and jumps back, and there is more or less of everything."""
-    chance = Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = Random(seed)
     forgetting = Forgetting(half_life=chance.choice(HALF_LIVES), penalty=60.0)
     users, plain, now = Users(forgetting=forgetting), Plain(forgetting=forgetting), 0.0
     names = [f"u{number:02}" for number in range(chance.randint(1, 12))]

@@ -168,7 +168,7 @@ def test_what_lies_inside_a_guarantee_is_kept_and_the_owner_is_told_until_when()
 @pytest.mark.parametrize("seed", range(400 if os.environ.get("ALIQUOT_SOAK") else 30))
 def test_no_owner_waits_longer_than_the_grace_though_others_are_moved_off_cards_that_fail(seed: int) -> None:
     """In random worlds, whenever it comes and whenever its queue is guaranteed anything."""
-    luck = Random(seed)  # noqa: S311 - worlds, not secrets
+    luck = Random(seed)
     count = luck.choice((2, 3, 4))
     stage = ReclaimStage({"k": queue(), "blue": queue(), "grey": queue()}, nodes=(count,))
     asks = {f"b{number}": luck.choice((30, 50, 100)) for number in range(luck.randint(1, count))}

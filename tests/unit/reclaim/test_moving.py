@@ -233,7 +233,7 @@ def test_nobody_goes_off_a_card_that_is_slowed_down_by_heat() -> None:
 
 
 @pytest.mark.parametrize(("drains", "moved"), [(True, ["half0"]), (False, [])])
-def test_a_degraded_card_is_drained_though_nobody_is_moved_otherwise(drains: bool, moved: list[str]) -> None:  # noqa: FBT001 - a column
+def test_a_degraded_card_is_drained_though_nobody_is_moved_otherwise(drains: bool, moved: list[str]) -> None:
     """Whatever moves are allowed; unless the operator says otherwise."""
     stage = Board(nodes=(2,), moves_per_hour=0, settings=QueueSettings(drain_degraded=drains))
     stage.scattered()

@@ -150,7 +150,7 @@ def told(stage: ReclaimStage, uid: str) -> None:
 
 
 @pytest.mark.parametrize(("tells", "goes"), [(True, 1), (False, 0)])
-def test_leaders_that_change_do_not_lengthen_the_grace(tells: bool, goes: int) -> None:  # noqa: FBT001 - a column
+def test_leaders_that_change_do_not_lengthen_the_grace(tells: bool, goes: int) -> None:
     """What a pod was told says since when budgets are in its way; who was told nothing waits for another grace."""
     row = ROWS["a budget that lets nobody go"]
     stage = stage_of(row)

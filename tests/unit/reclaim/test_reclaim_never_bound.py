@@ -211,7 +211,7 @@ def test_a_user_whose_pods_have_paid_is_as_everybody(compute: int, together: int
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["kube-scheduler does not ask", "kube-scheduler asks"])
-def test_the_next_leader_begins_with_the_first_pause(asked: bool) -> None:  # noqa: FBT001
+def test_the_next_leader_begins_with_the_first_pause(asked: bool) -> None:
     """It finds a pod without a gate that is not bound; so a change of leaders costs one eviction at the most."""
     before = Borrowed()
     before.submit("x", 400, queue="own", user="own", notes=ALL)

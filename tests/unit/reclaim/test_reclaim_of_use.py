@@ -85,7 +85,7 @@ class Town:
     """Borrowers on two nodes, some of whose GPUs fall sick, and owners who come then."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        self.chance = random.Random(seed)
         self.ill: set[str] = set()
         owner = queue(guarantee=400, memory=Quota(guarantee=320_000))
         lent = queue(guarantee=0, memory=Quota(guarantee=0))

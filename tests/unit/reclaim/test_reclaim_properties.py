@@ -23,7 +23,7 @@ LATER = ["create", "create", "create_gang"]
 def walked(seed: int, *, steps: int) -> ReclaimWorld:
     """A world with some pods in it that nobody was sent away from."""
     world = ReclaimWorld()
-    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.chance = random.Random(seed)
     world.plant()
     for name in ["borrow", "borrow", *world.chance.choices(QUIET, k=steps), *world.chance.choices(LATER, k=10)]:
         getattr(world, name)()
@@ -32,7 +32,7 @@ def walked(seed: int, *, steps: int) -> ReclaimWorld:
 
 def walk(seed: int, *, world: ReclaimWorld, names: Sequence[str] = ALL, steps: int = 80) -> None:
     """So many steps, each checked; then all go on until nobody is left who may ever be let in."""
-    world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    world.chance = random.Random(seed)
     for name in world.chance.choices(names, k=steps):
         getattr(world, name)()
         world.check()
@@ -45,7 +45,7 @@ def test_no_order_of_events_breaks_anything(steps: list[tuple[str, int]]) -> Non
     """Limits, guarantees, cards and books hold, and nobody is asked twice; victims may stay, and leaders die."""
     world = ReclaimWorld()
     for name, seed in steps:
-        world.chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+        world.chance = random.Random(seed)
         getattr(world, name)()
         world.check()
     world.go_on()

@@ -46,7 +46,7 @@ def goes_for(stage: ReclaimStage, *, until: float) -> list[str]:
 @pytest.mark.parametrize(("specs", "renumbered"), [(OPEN, False), (RENUMBERS, True)], ids=["as it was", "renumbered"])
 def test_nobody_is_passed_over_since_nothing_was_found_for_another_shape(
     specs: Mapping[str, QueueSpec],
-    renumbered: bool,  # noqa: FBT001 - a column
+    renumbered: bool,
 ) -> None:
     """A budget kept room from one that is gone; the next one, which has that one's number, is looked for at once."""
     stage = lent()
@@ -94,7 +94,7 @@ def test_nobody_is_given_the_grace_that_ran_for_another_shape() -> None:
 @pytest.mark.parametrize(("specs", "renumbered"), [(OPEN, False), (RENUMBERS, True)], ids=["as it was", "renumbered"])
 def test_no_move_is_left_undone_since_none_helped_another_shape(
     specs: Mapping[str, QueueSpec],
-    renumbered: bool,  # noqa: FBT001 - a column
+    renumbered: bool,
 ) -> None:
     """More than there is can't be had by moves; a whole card can, for one who has the number of that one."""
     stage = ReclaimStage(OPEN, nodes=(2,), moves_per_hour=10)

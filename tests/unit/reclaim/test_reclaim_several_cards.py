@@ -88,7 +88,7 @@ class Cluster:
 
 def decided(seed: int) -> tuple[Cluster, tuple[Piece, ...], list[str]] | None:
     """What is there, what is asked, and who goes; none where nobody has to."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     stage = lent(chance)
     stage.submit("red0", chance.choice(ASKED), MEMORY, queue="red")
     if stage.run(after=1.0):

@@ -86,7 +86,7 @@ def least(stage: ReclaimStage, pieces: tuple[Piece, ...]) -> int | None:
 
 def beyond(seed: int) -> float | None:
     """By which factor more is lost than must be; none where nobody has to go, or none can."""
-    chance = random.Random(seed)  # noqa: S311 - repeats itself, guards nothing
+    chance = random.Random(seed)
     stage = lent(chance)
     stage.submit("red0", chance.choice(ASKED), chance.choice((1_000, 20_000, 60_000)), queue="red")
     if stage.run(after=1.0):

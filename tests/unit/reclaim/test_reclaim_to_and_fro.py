@@ -120,7 +120,7 @@ def test_a_check_before_the_eviction_sends_to_and_fro(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", range(4))
 def test_where_pods_come_and_end_each_that_comes_costs_one_eviction_at_the_most(seed: int) -> None:
     """Of whole cards: somebody else may go for each owner that comes, and once all is quiet nobody goes any more."""
-    chance = random.Random(seed)  # noqa: S311 - a seeded world, no secret
+    chance = random.Random(seed)
     queues = {"red": queue(guarantee=200), "blue": queue(guarantee=100), "green": queue()}
     jobs, came = Jobs(ReclaimStage(queues)), 0
     for number in range(CYCLES // 4):

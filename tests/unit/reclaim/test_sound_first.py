@@ -140,7 +140,7 @@ def test_an_owner_of_two_cards_gets_two_sound_ones_where_one_that_fails_is_free(
 @pytest.mark.parametrize("seed", WORLDS)
 def test_whoever_comes_when_an_owner_lies_on_no_card_that_fails_while_a_borrower_lies_on_a_sound_one(seed: int) -> None:
     """In random worlds, in which pods are moved off what fails as well; and nobody is asked twice in an hour."""
-    luck = Random(seed)  # noqa: S311 - worlds, not secrets
+    luck = Random(seed)
     count = luck.choice((2, 3, 4))
     owned = luck.randint(1, count) * 100
     stage = ReclaimStage({"k": queue(guarantee=owned), "blue": queue()}, nodes=(count,))

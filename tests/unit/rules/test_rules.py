@@ -216,8 +216,10 @@ def test_a_rule_that_takes_too_long_is_silent_told_and_set_aside_after_three(cap
 @pytest.mark.parametrize("what", BAD)
 def test_a_rule_that_fails_is_silent_for_that_pod_alone(what: str) -> None:
     """However often it fails on the words of one: the next pod is judged by it."""
-    bad: Rule = lambda pod, node: BAD[what](pod, node) if pod.labels else Opinion(refused=True)  # noqa: E731
-    asked = rules(bad=bad, good=lambda *_: Opinion(cost=1.0))
+    asked = rules(
+        bad=lambda pod, node: BAD[what](pod, node) if pod.labels else Opinion(refused=True),
+        good=lambda *_: Opinion(cost=1.0),
+    )
     for _ in range(5):
         judged = asked.judge(PodFacts(labels={"tier": "abc"}), [NodeFacts(name="n1")])
         assert [(one.refused, one.cost) for one in judged.values()] == [("", 1.0)]
@@ -256,8 +258,7 @@ def too_slow(_: PodFacts, __: NodeFacts) -> None:
 
 def test_a_rule_that_is_slow_now_and_then_is_kept() -> None:
     """Three times in a row is what counts; who fails in less time has shown that it ends."""
-    fine: Rule = lambda *_: None  # noqa: E731
-    answers: Iterator[Rule] = iter([too_slow, too_slow, fine, too_slow, too_slow, BAD["raises"]] * 3)
+    answers: Iterator[Rule] = iter([too_slow, too_slow, lambda *_: None, too_slow, too_slow, BAD["raises"]] * 3)
 
     def moody(pod: PodFacts, node: NodeFacts) -> Opinion | None:
         return next(answers)(pod, node)
@@ -332,8 +333,8 @@ def test_simulate_hears_the_same_rules(example: Rules) -> None:
 
 def test_simulate_places_nobody_where_a_rule_refuses() -> None:
     """Who has no other place fails."""
-    picky: Rule = lambda pod, node: Opinion(refused=node.labels["disktype"] != "ssd" and pod.compute == 50)  # noqa: E731
-    assert replayed(Rules({"picky": picky}))[0] == [2, 2, 2, 2, -1, -1, -1]
+    picky = Rules({"p": lambda pod, node: Opinion(refused=node.labels["disktype"] != "ssd" and pod.compute == 50)})
+    assert replayed(picky)[0] == [2, 2, 2, 2, -1, -1, -1]
 
 
 def test_pods_without_gpus_are_not_judged() -> None:

@@ -72,13 +72,13 @@ def test_nobody_goes_for_one_that_then_does_not_fit() -> None:
     assert spans(run)[1:] == [(1, 301), (500, 600)]
 
 
-def test_a_job_is_sent_away_once_and_only_while_it_runs() -> None:
+def test_a_job_is_sent_away_once_and_only_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a policy says."""
     asked = timetable(Row(0, 10, HALF))
     start, stop = Start(job=asked.jobs[0], row=0, gpus=(0,)), Stop(job=asked.jobs[0], grace=5.0)
     for actions in ([stop], [start, stop, stop]):
         run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={})
-        run._clockwork._policy.actions = lambda now, all_of=actions: all_of  # type: ignore[method-assign, misc]  # noqa: ARG005
+        monkeypatch.setattr(run._clockwork._policy, "actions", lambda _, all_of=actions: all_of)
         with pytest.raises(StrayStopError):
             next(run.steps())
 

@@ -307,12 +307,12 @@ def test_a_policy_that_gives_what_is_not_there_is_stopped() -> None:
         Ground(machines=[machine(cores=500)], needs=asked.needs).put(Start(job=half, row=0, gpus=(0,)))
 
 
-def test_a_job_is_not_started_twice() -> None:
+def test_a_job_is_not_started_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a policy says."""
     asked = timetable(Row(0, 10, HALF))
     run = TimedRun(asked, policy=TimedPolicy.FIFO, specs={})
     start = Start(job=asked.jobs[0], row=0, gpus=(0,))
-    run._clockwork._policy.actions = lambda now: [start, start]  # type: ignore[method-assign]  # noqa: ARG005
+    monkeypatch.setattr(run._clockwork._policy, "actions", lambda _: [start, start])
     with pytest.raises(StrayStartError):
         next(run.steps())
 

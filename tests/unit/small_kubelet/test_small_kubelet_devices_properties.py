@@ -48,7 +48,7 @@ class World:
 
     def admit(self, asked: list[tuple[Role, dict[str, int]]], seed: int) -> None:
         """Admit a pod; a refused one stays dead."""
-        luck = random.Random(seed)  # noqa: S311 - a test's dice
+        luck = random.Random(seed)
         pod = f"pod{next(self._names)}"
         ordered = sorted(asked, key=lambda need: need[0] is Role.APP)
         wanted = [

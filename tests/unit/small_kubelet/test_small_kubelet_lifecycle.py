@@ -190,7 +190,7 @@ lives_drawn = st.one_of(
     st.sampled_from(["Always", "OnFailure", "Never"]),
     st.booleans(),
 )
-def test_decisions_are_safe(lives: dict[str, Life], policy: str, going: bool) -> None:  # noqa: FBT001 - drawn
+def test_decisions_are_safe(lives: dict[str, Life], policy: str, going: bool) -> None:
     """Nothing starts in a pod that goes, twice, or before its turn; and a pod that is not over always goes on."""
     made = pod("a1", "a2", inits=("i1", "i2"), sidecars=("s1",), policy=policy)
     decision = decide(made, lives, going=going)

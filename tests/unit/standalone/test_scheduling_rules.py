@@ -82,7 +82,7 @@ def expressions(key: str, operator: str, *values: str) -> Json:
         (expressions("zone", "Sideways", "a"), False),
     ],
 )
-def test_selectors_and_affinity_choose_nodes(spec: Json, fits: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_selectors_and_affinity_choose_nodes(spec: Json, fits: bool) -> None:
     """Each operator, with the label there and not there."""
     here = seat(labels={"zone": "a", "size": "8"})
     assert (obstacle(demand(spec=spec, cpu="1"), here) == "") is fits

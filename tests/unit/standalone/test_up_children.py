@@ -121,7 +121,7 @@ async def test_who_does_not_answer_is_told_of_and_started_anew(
 @pytest.mark.parametrize(
     ("answer", "well"), [(b"HTTP/1.1 200 OK\r\n\r\nok\n", True), (b"HTTP/1.1 503 No\r\n\r\n", False), (b"", False)]
 )
-async def test_only_a_good_answer_is_one(answer: bytes, well: bool) -> None:  # noqa: FBT001 - a table
+async def test_only_a_good_answer_is_one(answer: bytes, well: bool) -> None:
     """What it says of itself counts, and an answer that breaks off is none."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -67,7 +67,7 @@ class Standing:
         names: Names,
         wall: float,
         told: Mapping[str, QueueStatus] | None = None,
-        settings: QueueSettings = QueueSettings(),  # noqa: B008 - frozen
+        settings: QueueSettings = QueueSettings(),
         rules: OwnRules = NO_RULES,
         but: str = "",
     ) -> None:
