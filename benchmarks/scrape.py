@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
+import contextlib
 import statistics
 import sys
 import tempfile
@@ -27,17 +27,11 @@ from aliquot_agent.web.accounts import Tenant, accounts
 from aliquot_core.grant import ContainerGrant, Grant, Slice
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB, Percent
+from aliquot_standalone.ports import any_port
 
 SLICES = GPUS * 64
 # The agent of this benchmark samples so often, so that the full node is in the page soon.
 SAMPLE = 1.0
-
-
-def free_port() -> int:
-    """A port that nobody has."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 async def scrape(port: int) -> bytes:
@@ -122,9 +116,10 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scrapes", type=int, default=200)
     chosen = parser.parse_args()
-    port = free_port()
-    async with bench_node(ALIQUOT_AGENT_HTTP_PORT=str(port), ALIQUOT_AGENT_SAMPLE=str(SAMPLE)) as bench:
-        await scrapes(bench, port=port, count=chosen.scrapes)
+    with contextlib.ExitStack() as kept:
+        port = any_port(keep=kept.enter_context)
+        async with bench_node(ALIQUOT_AGENT_HTTP_PORT=str(port), ALIQUOT_AGENT_SAMPLE=str(SAMPLE)) as bench:
+            await scrapes(bench, port=port, count=chosen.scrapes)
     sampling()
 
 

@@ -109,9 +109,10 @@ async def _serve(stop: asyncio.Event, *, wish: Wish) -> None:
     machine = plan(gpus, full=settings.full, host=socket.gethostname())
     if wish.demo:
         check_stage(machine, remembered=remembered)
-    ports = choose_ports(settings)
-    home.create()
-    with _logged(home, settings=wish.log):
+    with contextlib.ExitStack() as kept:
+        ports = choose_ports(settings, keep=kept.enter_context)
+        home.create()
+        kept.enter_context(_logged(home, settings=wish.log))
         say = partial(click.echo, err=True)
         async with standing(
             home=home,

@@ -41,7 +41,7 @@ from aliquot_standalone.nodes import FullNode, NodePlan
 from aliquot_standalone.parts import Ground, new_cron_jobs, new_events, new_extender, new_fleet, new_jobs, new_loop
 from aliquot_standalone.plan import NodeShape, Plan
 from aliquot_standalone.pod_logs import pod_logs
-from aliquot_standalone.ports import LOOPBACK, Ports, choose_port
+from aliquot_standalone.ports import LOOPBACK, Ports, any_port
 from aliquot_standalone.simulated.fleet import Fleet
 from aliquot_standalone.simulated.metrics import metrics_at, metrics_served
 from aliquot_standalone.whereabouts import Running
@@ -152,7 +152,7 @@ class Whole:
             folder=self.home.node(shape.name),
             runtime=self.home.runtime / shape.name,
             kubeconfig=self.home.kubeconfig,
-            metrics_port=choose_port(0),
+            metrics_port=any_port(keep=self._stack.enter_context),
             mps=self.home.mps if self._keeps_mps else None,
             beside_simulated=bool(self.plan.simulated),
         )

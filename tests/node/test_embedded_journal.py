@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from aliquot_core.names import Names
@@ -83,15 +83,11 @@ def test_kinds_that_were_defined_are_served_again(tmp_path: Path) -> None:
 async def _told(home: Home) -> list[str]:
     """What the terminal is told of what the folder had."""
     told: list[str] = []
-    async with standing(
-        home=home,
-        plan=plan("1xT4", full=0, host="here"),
-        names=Names(),
-        ports=choose_ports(UpSettings(port=0, page_port=0)),
-        clock=SystemClock(),
-        say=told.append,
-    ):
-        pass
+    with ExitStack() as kept:
+        ports = choose_ports(UpSettings(port=0, page_port=0), keep=kept.enter_context)
+        machine = plan("1xT4", full=0, host="here")
+        async with standing(home=home, plan=machine, names=Names(), ports=ports, clock=SystemClock(), say=told.append):
+            pass
     return told
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from aliquot_scheduler.extender.forwarding import AGAIN_AFTER
 from aliquot_scheduler.extender.verbs import Verb
 from aliquot_scheduler.web.heads import HOP
 from aliquot_scheduler.web.tls import Tls, TlsFiles
+from aliquot_standalone.ports import any_port
 from support.centre_http import BINDING, SCHEDULER, Authority, Caller, Replica, args, caller, replica, write_pair
 from support.clocks import LeapingClock
 
@@ -118,17 +118,17 @@ async def test_a_leader_on_ipv6_is_reached(
     authority: Authority, follower: Replica, scheduler: Caller, listens: str
 ) -> None:
     """By the address that the Deployment gives it, without brackets; who listens everywhere does in both families."""
-    # Both families are to have the same port.
-    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as probe:
-        port = probe.getsockname()[1]
     files = authority.server_files(folder="leader")
-    async with replica(files, identity="leader", listens=listens, port=port) as leader:
-        follower.rule.address = CentreSettings(address=f"https://::1:{port}").url
-        assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
-        assert [verb for verb, _ in leader.desk.asked] == ["bind"]
-        if listens == "*":
-            follower.rule.follow(leader)
+    with ExitStack() as kept:
+        # Both families are to have the same port.
+        port = any_port(keep=kept.enter_context)
+        async with replica(files, identity="leader", listens=listens, port=port) as leader:
+            follower.rule.address = CentreSettings(address=f"https://::1:{port}").url
             assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
+            assert [verb for verb, _ in leader.desk.asked] == ["bind"]
+            if listens == "*":
+                follower.rule.follow(leader)
+                assert await scheduler.post(follower.url("/extender/bind"), BINDING) == (200, {"Error": ""})
 
 
 @pytest.mark.parametrize(

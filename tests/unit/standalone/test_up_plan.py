@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,14 @@ from aliquot_core.inventory import Gpu, Instance, Inventory, encode_inventory
 from aliquot_core.names import Names
 from aliquot_core.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus
 from aliquot_core.quantities import MiB, Percent
+from aliquot_standalone import ports
 from aliquot_standalone.demo.cast import TEAMS, Act, played_pod, real_pod
 from aliquot_standalone.demo.crowd import Crowd
 from aliquot_standalone.demo.playing import NoStageError, check_stage
 from aliquot_standalone.demo.stage import Stage
 from aliquot_standalone.home import LONGEST_NODE
 from aliquot_standalone.plan import SIMULATED, gpus_here, plan
-from aliquot_standalone.ports import LOOPBACK, PortTakenError, choose_port, choose_ports
+from aliquot_standalone.ports import LOOPBACK, Keep, PortTakenError, any_port, choose_port, choose_ports
 from aliquot_standalone.settings import UpSettings
 from aliquot_standalone.simulated.loads import SimNames, load_of
 from aliquot_standalone.summary import Portion, summarise
@@ -64,19 +67,39 @@ def test_gpus_that_the_driver_lists_are_taken_before_simulated_ones(tmp_path: Pa
     assert gpus_here(driver=tmp_path) == "nvml"
 
 
-def test_a_port_that_was_named_is_insisted_on_and_a_usual_one_is_not() -> None:
+@pytest.fixture
+def keep() -> Iterator[Keep]:
+    """Ports are kept to the end of the test."""
+    with contextlib.ExitStack() as kept:
+        yield kept.enter_context
+
+
+def test_a_port_that_was_named_is_insisted_on_and_a_usual_one_is_not(keep: Keep) -> None:
     """Who listens there already keeps it."""
-    with socket.create_server((LOOPBACK, 0)) as taken:
-        port = taken.getsockname()[1]
-        assert choose_port(port) != port
+    port = any_port(keep=keep)
+    with socket.create_server((LOOPBACK, port)):
+        assert choose_port(port, keep=keep) != port
         with pytest.raises(PortTakenError, match=rf"{port}: can't listen: .*another one with --page-port"):
-            choose_ports(UpSettings(page_port=port))
-    assert choose_ports(UpSettings(page_port=port, port=0)).page == port
+            choose_ports(UpSettings(page_port=port), keep=keep)
+    assert choose_ports(UpSettings(page_port=port, port=0), keep=keep).page == port
 
 
-def test_any_port_is_one_that_no_connection_is_given_meanwhile() -> None:
+def test_any_port_is_one_that_no_connection_is_given_meanwhile(keep: Keep) -> None:
     """Systems take the ports of outgoing connections from 32,768 on."""
-    assert all(20_000 <= choose_port(0) < 32_768 for _ in range(20))
+    assert all(20_000 <= any_port(keep=keep) < 32_768 for _ in range(20))
+
+
+def test_a_port_is_kept_for_whoever_is_to_listen_there(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else gets it before that process listens, nor while it starts again; then it is anybody's."""
+    with contextlib.ExitStack() as until_it_ends:
+        port = any_port(keep=until_it_ends.enter_context)
+        monkeypatch.setattr(ports, "_ANY", range(port, port + 1))
+        for _ in range(2):
+            assert any_port(keep=keep) != port
+            with socket.create_server((LOOPBACK, port)) as server, socket.create_connection((LOOPBACK, port)):
+                # Whoever ends a connection first keeps its port closing for a minute.
+                server.accept()[0].close()
+    assert choose_port(port, keep=keep) == port
 
 
 def test_only_what_holds_slices_now_is_summed_up() -> None:
