@@ -90,3 +90,22 @@ def test_what_it_points_at_is_there() -> None:
     """Files and tests."""
     for path in re.findall(r"`((?:tests|scheduler|daemonset|docs)/[^`]+\.(?:py|yaml|md))`", PAGE):
         assert (ROOT / path).exists(), path
+
+
+def anchors(marks: str) -> set[str]:
+    """Of the headings with so many marks."""
+    found = re.findall(rf"^{marks} (.+)$", PAGE, re.MULTILINE)
+    return {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_every_part_is_in_the_list_at_the_top() -> None:
+    """It is a long page: who looks for something at night finds the part by what they want to know."""
+    listed = set(re.findall(r"\]\(#([^)]+)\)", PAGE.partition("\n## ")[0]))
+    assert len(anchors("##")) > 10
+    assert anchors("##") <= listed
+
+
+def test_every_link_within_the_page_leads_to_a_heading() -> None:
+    """A heading that is renamed is found by nobody who was sent there."""
+    links = re.findall(r"\]\(#([^)]+)\)", PAGE)
+    assert set(links) <= anchors("##+"), set(links) - anchors("##+")
