@@ -17,7 +17,7 @@ WORKERS ?= 5
 SOURCES := core kube proto agent deviceplugin scheduler standalone cli tests benchmarks
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## Show Aliquot on this machine, with simulated GPUs
 	@$(BIN)/aliquot up --demo
