@@ -121,11 +121,11 @@ def answer_text(told: QueueAnswer, *, wide: bool, now: float) -> str:
         parts.append(_whose(told))
     if len(told.siblings) > 1:
         lines = [(one.name, str(one.priority), _part_of(one.beyond), _part_of(one.of_all)) for one in told.siblings]
-        heading = ("BESIDE IT, FIRST FIRST", "PRIORITY", "BEYOND GUARANTEES", "OF ALL")
+        heading = ("BESIDE IT, BY TURN", "PRIORITY", "BEYOND GUARANTEES", "OF ALL")
         parts.append(table([heading, *lines]))
     if told.users:
         users = [(one.user, _part_of(one.share), str(one.waiting)) for one in told.users]
-        parts.append(table([("USER, FIRST FIRST", "OF ALL", "WAITING"), *users]))
+        parts.append(table([("USER, BY TURN", "OF ALL", "WAITING"), *users]))
     if told.charged:
         parts.append(_charged(told.charged))
     if told.pods:
@@ -169,9 +169,9 @@ def _whose(told: QueueAnswer) -> str:
         return "\n".join(_of_gone(one) for one in told.gone)
     if not told.row.leaf:
         return _of_inner(told)
-    homes = ", ".join(told.home_of) or "no namespace"
+    homes = f"namespace {', '.join(told.home_of)}" if told.home_of else "no namespace"
     others = f"; pods of {', '.join(told.namespaces)} may name it" if told.namespaces else ""
-    return f"The queue of {homes} by label{others}."
+    return f"At home here by label: {homes}{others}."
 
 
 def _of_inner(told: QueueAnswer) -> str:

@@ -623,7 +623,8 @@ def test_one_queue_is_told_with_who_is_before_whom() -> None:
     assert [(one.pod, one.place) for one in told.pods] == [("other/pod-w5", 2), ("team/pod-w2", 3)]
     text = answer_text(told, wide=True, now=WALL)
     assert "org / b" in text
-    assert "The queue of other by label; pods of * may name it." in text
+    assert "At home here by label: namespace other; pods of * may name it." in text
+    assert "BESIDE IT, BY TURN  PRIORITY" in text
     assert "59m" in text
 
 
@@ -676,7 +677,7 @@ def test_of_all_nobody_has_more_than_all() -> None:
     much = [msgspec.structs.replace(one, share=1.001) for one in told.users]
     text = answer_text(msgspec.structs.replace(told, users=much), wide=False, now=WALL)
     assert "100.1 %" not in text
-    assert "team               100.0 %" in text
+    assert "team           100.0 %" in text
 
 
 _NOTE = "! Something is wrong with this queue: `aliquot queue NAME` says what, and what to do."
