@@ -13,6 +13,7 @@ lately, the first new turn comes at once; where the pod's scheduler has never as
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from aliquot_core.backoff import Random
 from aliquot_core.names import Names
@@ -27,6 +28,7 @@ from aliquot_scheduler.queues.letting_in.rounds import Rounds
 from aliquot_scheduler.queues.letting_in.seen import Seen
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
+from aliquot_scheduler.queues.telling.each import Attempt, unguarded
 from aliquot_scheduler.queues.telling.notices import Gist, Notice, Notices, making_room, turn_lost, why_nowhere
 from aliquot_scheduler.queues.telling.report import recall, statuses
 from aliquot_scheduler.queues.telling.status import QueueStatus
@@ -183,9 +185,11 @@ class Queues:
         """Why somebody waits, in a word."""
         return self._notices.word(waiter)
 
-    def words(self) -> Iterator[tuple[Waiter, str]]:
-        """All who wait, each with that word."""
-        return ((waiter, self.word(waiter)) for waiter in self._register.hall)
+    def words(self, *, attempt: Attempt[Waiter] = unguarded) -> Iterator[tuple[Waiter, str]]:
+        """All who wait, each with that word; without those for whom there is none."""
+        for waiter in self._register.hall:
+            if word := attempt(waiter, partial(self.word, waiter)):
+                yield waiter, word
 
     def gist(self, waiter: Waiter, word: str, *, said: Gist) -> Gist:
         """What of that word is to be told to somebody who says this."""
@@ -195,10 +199,11 @@ class Queues:
         """The same with a sentence."""
         return self._notices.of(waiter)
 
-    def statuses(self, *, now: float, at: str) -> dict[str, QueueStatus]:
-        """Of every queue."""
+    def statuses(self, *, now: float, at: str, attempt: Attempt[str] = unguarded) -> dict[str, QueueStatus]:
+        """Of every queue; `attempt` by its name, and by that of the root what all have together."""
         register = self._register
-        return statuses(self.books, reach=register.cards.reach(), waiting=register.hall, at=at, now=now)
+        reach = register.cards.reach()
+        return statuses(self.books, reach=reach, waiting=register.hall, at=at, now=now, attempt=attempt)
 
     def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
         """What the leader before us has put down of usage; before any pod is seen, since pods say when by the wall."""

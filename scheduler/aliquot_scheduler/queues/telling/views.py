@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from aliquot_scheduler.queues.said.spec import QUEUE_NAME
 from aliquot_scheduler.queues.said.things import ALL_CARDS, KINDS, Thing, quota_of
 from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Node
+from aliquot_scheduler.queues.telling.each import Attempt, unguarded
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -81,26 +83,31 @@ def views(
     homes: Mapping[str, str],
     at: str,
     words: Iterable[tuple[Waiter, str]] = (),
+    attempt: Attempt[Where] = unguarded,
 ) -> dict[Where, View]:
     """Every view that there is to be; `homes` is each namespace's own queue, `statuses` those of the same instant.
 
-    `words` says why each waits.
+    `words` says why each waits, and `attempt` is each view by itself.
     """
     reasons: defaultdict[Where, Counter[str]] = defaultdict(Counter)
     for waiter, word in words:
         reasons[waiter.pod.metadata.namespace, waiter.queue][word] += 1
     counts = Counter((waiter.pod.metadata.namespace, waiter.queue) for waiter in waiting)
-    wanted = {*counts, *books.of_namespaces, *homes.items()}
-    tree, found = books.ledger.tree, dict[Where, View]()
-    for where in sorted(wanted):
+    tree = books.ledger.tree
+
+    def view(where: Where) -> View | None:
         queue, held = where[1], books.of_namespaces.get(where)
         own = _own(held or (0, 0, 0), waiting=counts[where], reasons=reasons.get(where, {}))
         if queue not in tree.nodes:
-            if (held or counts[where]) and re.fullmatch(QUEUE_NAME, queue):
-                found[where] = View(path=(queue,), waiting=counts[where], own=own, at=at)
-        elif queue in statuses and queue != ROOT and not tree.queueless:
-            found[where] = _view(tree.nodes[queue], status=statuses[queue], own=own, at=at)
-    return found
+            is_shown = (held or counts[where]) and re.fullmatch(QUEUE_NAME, queue)
+            return View(path=(queue,), waiting=counts[where], own=own, at=at) if is_shown else None
+        if queue not in statuses or queue == ROOT or tree.queueless:
+            return None
+        return _view(tree.nodes[queue], status=statuses[queue], own=own, at=at)
+
+    wanted = sorted({*counts, *books.of_namespaces, *homes.items()})
+    found = {where: attempt(where, partial(view, where)) for where in wanted}
+    return {where: view for where, view in found.items() if view is not None}
 
 
 def of_the_moment(view: View) -> View:
