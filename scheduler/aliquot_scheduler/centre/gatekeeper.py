@@ -105,6 +105,9 @@ class Gatekeeper:
         except NOT_WRITTEN as error:
             log.warning("a pod could not be told of its turn", extra={"pod": turn.pod.key, "error": str(error)})
             self._not_told(turn)
+        except Exception:  # a defect of ours with this one: it rests ever longer, and others get their turns
+            log.exception("a pod could not be told of its turn", extra={"pod": turn.pod.key})
+            self._not_told(turn)
 
     def _not_told(self, turn: Turn) -> None:
         uid = turn.pod.metadata.uid
