@@ -2,7 +2,7 @@
 
 How he may do it is all that a user may do: pods that nobody can bind, deleted before their turn is over or after it,
 good little ones among them, several users, several queues with a tiny guarantee each, groups, priorities, pods made
-anew, queues whose pods are shown to an autoscaler, and slivers under a limit that a colleague's job needs all of.
+anew, and queues whose pods are shown to an autoscaler.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ class Hog(msgspec.Struct, frozen=True, kw_only=True):
     priorities: tuple[int, ...] = (0,)
     # Whether what has lost a turn is made anew.
     remade: bool = True
-    # What all his queues may have together.
-    limit: int | None = None
     autoscale: bool = False
 
 
@@ -53,8 +51,6 @@ class Asks(msgspec.Struct, frozen=True, kw_only=True):
     gang: bool = False
     runs: float = 20.0
     pause: float = 20.0
-    # What a colleague of his asks at once in his queue, again and again, for as long as a pod of theirs runs.
-    colleague: int = 0
 
 
 class Came(msgspec.Struct, kw_only=True):
@@ -64,11 +60,6 @@ class Came(msgspec.Struct, kw_only=True):
     denied: float = 0.0
     used: float = 0.0
     good: float = 0.0
-    # In seconds: for how long nothing ran though honest pods waited, together and at the longest.
-    nothing: float = 0.0
-    longest: float = 0.0
-    # How many jobs of his colleague ran.
-    jobs: int = 0
     waits: list[float] = msgspec.field(default_factory=list)
 
 
@@ -101,15 +92,12 @@ class Play(Stage):
         his = {
             f"h{number}": queue(TREE, guarantee=hog.guarantee, autoscale=hog.autoscale) for number in range(hog.queues)
         }
-        super().__init__(
-            {TREE: queue(limit=hog.limit), HONEST: queue(), **his}, nodes=(CARDS,), settings=QueueSettings()
-        )
+        super().__init__({TREE: queue(), HONEST: queue(), **his}, nodes=(CARDS,), settings=QueueSettings())
         self._made = 0
         self._had: dict[str, float] = {}
         self._ends: dict[str, float] = {}
         self._since: dict[str, float] = {}
         self._next = 0.0
-        self._idle = 0.0
 
     def play(self, hours: float) -> Came:
         """So long."""
@@ -117,7 +105,6 @@ class Play(Stage):
         while self.now - since < 3600.0 * hours:
             self._he_asks()
             self._they_ask()
-            self._his_colleague_asks()
             self._turns()
             self._ends_and_deletions()
             self._count()
@@ -168,12 +155,6 @@ class Play(Stage):
             )
             self._since[uid] = self.now
 
-    def _his_colleague_asks(self) -> None:
-        size = self.asked.colleague
-        if size and not any(uid.startswith("mate") for uid in self.pods):
-            self._made += 1
-            self.submit(f"mate{self._made}", size, 1000, queue="h0", user="mate", notes={"gpus": str(size // 100)})
-
     def _turns(self) -> None:
         for uid in self.round(after=TICK):
             if uid.startswith("bad") or not self.turns[uid].promise:
@@ -181,7 +162,6 @@ class Play(Stage):
                 self._had[uid] = self.now
                 continue
             self.bind(uid)
-            self.came.jobs += uid.startswith("mate")
             if uid in self._since:
                 self.came.waits.append(self.now - self._since.pop(uid))
             self._ends[uid] = self.now + (self.hog.runs if uid.startswith("good") else self.asked.runs)
@@ -205,9 +185,6 @@ class Play(Stage):
         held = sum(one.amounts[0] for uid, one in self.queues.register.inside.coming.items() if uid.startswith("bad"))
         asked = 100 * len(self._since)
         bound = self.queues.register.inside.bound
-        self._idle = self._idle + TICK if asked and not bound else 0.0
-        self.came.nothing += TICK if self._idle else 0.0
-        self.came.longest = max(self.came.longest, self._idle)
         self.came.held += 100 * held / ALL
         self.came.denied += 100 * min(held, asked) / ALL
         self.came.used += 100 * sum(one.amounts[0] for uid, one in bound.items() if uid.startswith("j")) / ALL

@@ -13,6 +13,7 @@ from support.hostile_tenant import Asks, Hog, Play, hog_of
 from support.queue_stage import Stage, queue
 
 STEP = 5.0
+PATIENCE = QueueSettings().patience
 CARD = 80_000
 HE = ("a", "team")
 
@@ -290,10 +291,41 @@ def test_no_tenant_of_chance_keeps_more_from_others_than_is_said(seed: int, asks
     assert came.used >= 100.0 / 4
 
 
-def test_slivers_of_a_colleague_keep_out_no_job_as_large_as_the_limit() -> None:
-    """Nor all others with it: one after the other they kept the limit, and nothing at all ran for 265 s."""
-    hog = Hog(bad=30, sizes=(10,), remade=False, limit=300)
-    came = Play(hog, Asks(pods=400, runs=60.0, pause=0.0, colleague=300)).play(1.0)
-    assert came.longest <= PROMISE
-    assert came.jobs > 1
-    assert came.used >= 50.0
+def sliver_before(stage: Stage, *, big: int, whose: str) -> list[tuple[float, list[str]]]:
+    """Whose turns came, and when: of `bad` in queue a, which nobody can bind, and of a job that waits for `runs`.
+
+    That job lost no turn, and has lost patience; `bad` has lost some by then, and goes first, for its user has used
+    nothing. Ten minutes after the job came `runs` ends.
+    """
+    stage.submit("runs", 100, queue=whose, user="mate")
+    assert stage.run() == ["runs"]
+    stage.submit("bad", 10, queue="a")
+    stage.submit("big", big, queue=whose, user="mate", notes={"gpus": str(big // 100)})
+    came: list[tuple[float, list[str]]] = []
+    while stage.now < 2 * PATIENCE + PROMISE:
+        if stage.now == 2 * PATIENCE:
+            stage.end("runs")
+        if told := stage.round(after=STEP):
+            came.append((stage.now, told))
+            stage.lift(*told)
+    return came
+
+
+def goes_next(came: list[tuple[float, list[str]]]) -> None:
+    """The job, as soon as it can; the sliver had turns as long as the job had patience."""
+    assert [told for at, told in came if at <= PATIENCE].count(["bad"]) > 3
+    # One that was given just before may last for half a minute.
+    assert [told for at, told in came if at > PATIENCE + PROMISE] == [["big"]]
+    assert came[-1][0] == 2 * PATIENCE + STEP
+
+
+def test_slivers_that_nobody_can_bind_leave_a_head_without_patience_its_limit() -> None:
+    """Though a node is free beside the head's: one after the other they kept the limit, and nothing ran for 265 s."""
+    stage = Stage({"a": queue(limit=300)}, nodes=(4, 4))
+    goes_next(sliver_before(stage, big=300, whose="a"))
+
+
+def test_slivers_that_nobody_can_bind_leave_a_head_without_patience_its_node() -> None:
+    """Though no limit is there, and theirs is the higher priority, from which no node is kept else."""
+    stage = Stage({"a": queue(priority=1), "b": queue()}, nodes=(4,))
+    goes_next(sliver_before(stage, big=400, whose="b"))
