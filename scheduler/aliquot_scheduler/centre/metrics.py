@@ -151,6 +151,13 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     for sort in SORTS:
         long.add_metric([sort], reign.long_turns.counts[sort])
     yield long
+    clerks = reign.clerks
+    untold = CounterMetricFamily(
+        "aliquot_centre_untold", "How often something could not be told, by what it is to be told of.", labels=["of"]
+    )
+    for sort, writer in (("pod", clerks.notices), ("queue", clerks.queue_writer), ("view", clerks.views)):
+        untold.add_metric([sort], writer.untold)
+    yield untold
 
 
 def _evictions(reign: Reign) -> Iterable[Metric]:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
+from typing import NamedTuple
 
-from aliquot_core.backoff import Backoff
 from aliquot_core.instants import second_time
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_kube.resources import PODS
-from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
+from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import LET_IN, saying
+from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.queues.telling.notices import Gist, Notice
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.states import said_of
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +32,12 @@ _LOOK = 2.0
 # 15 in any second at most, beside 5 Events.
 _BETWEEN = 1 / 14
 _MOST_IN_A_LOOK = int(_LOOK / _BETWEEN)
-# Those that can't be told are not to take up what others are told in.
-_AGAIN = Backoff(first=4.0, longest=300.0)
 _NOTHING = Gist(reason="")
+
+
+class _Gists(NamedTuple):
+    said: Gist
+    wanted: Gist
 
 
 class NoticeWriter:
@@ -47,7 +53,6 @@ class NoticeWriter:
         self._events = means.events
         self._client = means.client
         self._clock = means.clock
-        self._random = means.random
         self._names = means.names
         self._why_not = means.why_not
         # All by UID. Whoever says that it waits; what a pod will say once the watch has told; and what it should say,
@@ -57,8 +62,9 @@ class NoticeWriter:
         self._wanted: dict[str, Gist] = {}
         # By queue and word, how many waited at the last look.
         self.reasons = Counter[tuple[str, str]]()
-        # How often a pod could not be told, and when to try again.
-        self._failures: dict[str, tuple[int, float]] = {}
+        # Those for whom no word is found, and who can't be told.
+        self._wordless = PutOff(what="why a pod waits could not be found", means=means)
+        self._untold = PutOff(what="a pod could not be told of its turn", means=means)
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells."""
@@ -79,6 +85,11 @@ class NoticeWriter:
             # From now on it says so itself, and what others write on it counts.
             del self._written[uid]
 
+    @property
+    def untold(self) -> int:
+        """How often somebody could not be told."""
+        return self._wordless.count + self._untold.count
+
     async def run(self) -> None:
         """Write what is due until cancelled."""
         while True:
@@ -98,20 +109,33 @@ class NoticeWriter:
 
     def _due(self) -> list[str]:
         """Whose gist is another one than is written, and was so at the last look; as many as can be told now."""
-        now = self._clock.monotonic()
-        said = {uid: self._said(pod) for uid, pod in self._waits.items() if self._is_let_in(uid)}
-        wanted = dict.fromkeys(said, Gist.of(LET_IN))
+        self._wordless.look_begins()
+        self._untold.look_begins()
+        waiting = {waiter.uid: waiter for waiter in self._turns.register.hall}
+        let_in = {uid: pod for uid, pod in self._waits.items() if self._is_let_in(uid)}
+        self._written = {uid: gist for uid, gist in self._written.items() if uid in waiting or uid in let_in}
+        before, self._wanted = self._wanted, {}
         self.reasons = Counter[tuple[str, str]]()
-        for waiter, word in self._turns.words():
-            says = self._said(waiter.pod)
-            said[waiter.uid], wanted[waiter.uid] = says, self._turns.gist(waiter, word, said=says)
-            self.reasons[waiter.queue, word] += 1
-        before, self._wanted = self._wanted, wanted
-        self._written = {uid: gist for uid, gist in self._written.items() if uid in wanted}
-        self._failures = {uid: failed for uid, failed in self._failures.items() if uid in wanted}
-        put_off = {uid for uid, (_, until) in self._failures.items() if now < until}
-        due = [uid for uid, gist in wanted.items() if before.get(uid) == gist != said[uid] and uid not in put_off]
+        due: list[str] = []
+        for uid, one in (let_in | waiting).items():
+            of = (one if isinstance(one, Pod) else one.pod).key
+            gists = self._wordless.attempt(uid, partial(self._gists, one), of=of)
+            if gists and self._is_due(uid, gists, before=before.get(uid)):
+                due.append(uid)
         return due[:_MOST_IN_A_LOOK]
+
+    def _is_due(self, uid: str, gists: _Gists, *, before: Gist | None) -> bool:
+        self._wanted[uid] = gists.wanted
+        return before == gists.wanted != gists.said and not self._untold.is_put_off(uid)
+
+    def _gists(self, one: Waiter | Pod) -> _Gists:
+        """Of one that waits, or of one that is let in."""
+        if isinstance(one, Pod):
+            return _Gists(said=self._said(one), wanted=Gist.of(LET_IN))
+        word, said = self._turns.word(one), self._said(one.pod)
+        wanted = self._turns.gist(one, word, said=said)
+        self.reasons[one.queue, word] += 1
+        return _Gists(said=said, wanted=wanted)
 
     def _is_let_in(self, uid: str) -> bool:
         """Of one that says that it waits: as long as its gate is there, that is still to be written with its turn."""
@@ -123,37 +147,37 @@ class NoticeWriter:
         said = said_of(pod, names=self._names)
         return Gist.of(said) if said else _NOTHING
 
-    def _to_tell(self, uid: str) -> tuple[Pod, Notice] | None:
+    def _notice(self, uid: str) -> Notice | None:
         """By what holds now: while others were told it may have been let in, or gone."""
-        register = self._turns.register
-        if (waiter := register.hall.find(uid)) is not None:
-            pod, notice = waiter.pod, self._turns.notice(waiter)
-        elif self._is_let_in(uid):
-            pod, notice = self._waits[uid], LET_IN
-        else:
-            return None
-        return None if Gist.of(notice) == self._said(pod) else (pod, notice)
+        waiter = self._turns.register.hall.find(uid)
+        if waiter is None:
+            return LET_IN if self._is_let_in(uid) else None
+        return self._turns.notice(waiter)
 
     async def _tell(self, uid: str) -> None:
-        if (told := self._to_tell(uid)) is None:
+        waiter = self._turns.register.hall.find(uid)
+        if (pod := waiter.pod if waiter else self._waits.get(uid)) is None:
             return
-        pod, notice = told
+        try:
+            notice = self._notice(uid)
+            if notice is None or Gist.of(notice) == self._said(pod):
+                return
+            await self._write(pod, notice)
+        except Exception as error:  # noqa: BLE001 - an answer or a defect: it is told of, and others are told theirs
+            self._untold.failed(uid, error, of=pod.key)
+        else:
+            self._untold.is_done(uid)
+        await self._clock.sleep(_BETWEEN)
+
+    async def _write(self, pod: Pod, notice: Notice) -> None:
         at, is_in = second_time(self._clock.wall()), notice is LET_IN
         patch = saying(pod, notice, admitted=is_in, names=self._names, at=at)
         meta = pod.metadata
         # Before: the watch may be faster than the answer.
-        self._written[uid] = Gist.of(notice)
+        self._written[meta.uid] = Gist.of(notice)
         try:
             await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch, subresource="status")
-        except NOT_WRITTEN as error:
-            log.info("a pod could not be told of its turn", extra={"pod": pod.key, "error": str(error)})
-            self._failed(uid)
-        else:
-            self._failures.pop(uid, None)
-            self._events.tell(pod, notice, action="Admitting" if is_in else "Queueing")
-        await self._clock.sleep(_BETWEEN)
-
-    def _failed(self, uid: str) -> None:
-        self._written.pop(uid, None)
-        times = self._failures.get(uid, (0, 0.0))[0] + 1
-        self._failures[uid] = times, self._clock.monotonic() + _AGAIN.delay(failures=times, random=self._random)
+        except Exception:
+            self._written.pop(meta.uid, None)
+            raise
+        self._events.tell(pod, notice, action="Admitting" if is_in else "Queueing")

@@ -7,7 +7,8 @@ queues a second: a status is a courtesy to people, and the API server's time is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,9 +17,11 @@ from aliquot_core.instants import second_time
 from aliquot_core.objects import Queue
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import queues_of
-from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
+from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.centre.put_off import Made, PutOff
 from aliquot_scheduler.queues.said.contradictions import problems_by_queue
 from aliquot_scheduler.queues.said.entry import specs_of
+from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.turns import Queues
 
@@ -54,28 +57,45 @@ class QueueWriter:
         self._judged: tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]] = {}, {}
         # What was worked out last, for whoever scrapes.
         self.latest: dict[str, QueueStatus] = {}
+        # Those whose status can't be worked out, or judged, or written.
+        self._statusless = PutOff(what="a queue's status could not be worked out", means=means)
+        self._unjudged = PutOff(what="what is wrong with queues could not be found", means=means)
+        self._unwritten = PutOff(what="a queue's status could not be written", means=means)
+
+    @property
+    def untold(self) -> int:
+        """How often something of a queue could not be told."""
+        return self._statusless.count + self._unjudged.count + self._unwritten.count
 
     async def run(self) -> None:
         """Write what has changed, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
-            if self._why_not():
-                continue
-            now = self._clock.monotonic()
-            self.latest = self._statuses(now=now)
-            there = {(name, queue.metadata.uid) for name, queue in self._there().items()}
-            for gone in self._written.keys() - there:
-                del self._written[gone]
-            for one in sorted(there):
-                status = self.latest.get(one[0])
-                if status is not None and self._is_due(one, status, now=now):
-                    await self._write(one, status, now=now)
+            try:
+                await self._look()
+            except Exception:  # a defect of ours: statuses stand still, and the centre goes on deciding
+                log.exception("statuses of queues could not be brought up to date")
+
+    async def _look(self) -> None:
+        if self._why_not():
+            return
+        for put_off in (self._statusless, self._unjudged, self._unwritten):
+            put_off.look_begins()
+        now = self._clock.monotonic()
+        self.latest = self._statuses(now=now)
+        there = {(name, queue.metadata.uid) for name, queue in self._there().items()}
+        for gone in self._written.keys() - there:
+            del self._written[gone]
+        for one in sorted(there):
+            status = self.latest.get(one[0])
+            if status is not None and self._is_due(one, status, now=now) and not self._unwritten.is_put_off(one):
+                await self._write(one, status, now=now)
 
     def _statuses(self, *, now: float) -> dict[str, QueueStatus]:
         """Of every queue, also of one that hangs on nothing: it says so."""
         # The next leader lets usage age since then: by a clock that was set back here, it would forget too much.
         at = max(second_time(self._clock.wall()), self._not_before())
-        found = self._turns.statuses(now=now, at=at)
+        found = self._turns.statuses(now=now, at=at, attempt=self._attempt)
         for name, problems in self._problems().items():
             status = found.get(name, QueueStatus(at=at))
             found[name] = msgspec.structs.replace(status, problems=(*problems, *status.problems))
@@ -86,8 +106,14 @@ class QueueWriter:
         there = self._there()
         specs = {name: queue.spec for name, queue in there.items()}
         if specs != self._judged[0]:
-            self._judged = specs, problems_by_queue(specs_of(there.values()))
+            judge = partial(_problems_of, there.values())
+            if (problems := self._unjudged.attempt(ROOT, judge, of="all queues")) is None:
+                return {}
+            self._judged = specs, problems
         return self._judged[1]
+
+    def _attempt(self, queue: str, make: Callable[[], Made], /) -> Made | None:
+        return self._statusless.attempt(queue, make, of=f"queue {queue}" if queue != ROOT else "all queues")
 
     def _is_due(self, one: tuple[str, str], status: QueueStatus, *, now: float) -> bool:
         if one not in self._written:
@@ -102,11 +128,16 @@ class QueueWriter:
         patch = json_patch(add("/status", msgspec.to_builtins(status)))
         try:
             await self._client.patch(self._resource, name=name, patch=patch, subresource="status")
-        except NOT_WRITTEN as error:
-            log.warning("a queue's status could not be written", extra={"queue": name, "error": str(error)})
+        except Exception as error:  # noqa: BLE001 - an answer or a defect: it is told of, and others get theirs
+            self._unwritten.failed(one, error, of=f"queue {name}")
         else:
+            self._unwritten.is_done(one)
             self._written[one] = now, status
         await self._clock.sleep(_BETWEEN)
+
+
+def _problems_of(queues: Iterable[Queue]) -> dict[str, tuple[str, ...]]:
+    return problems_by_queue(specs_of(queues))
 
 
 def _of_the_moment(status: QueueStatus) -> QueueStatus:

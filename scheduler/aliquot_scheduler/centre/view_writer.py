@@ -9,7 +9,9 @@ is written at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,10 +22,13 @@ from aliquot_core.objects import Namespace, ObjectMeta
 from aliquot_kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from aliquot_kube.patches import add, json_patch
 from aliquot_kube.resources import Resource
-from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
+from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.centre.put_off import Made, PutOff
 from aliquot_scheduler.queues.said.entry import home_of
+from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.views import View, Where, of_the_moment, views
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,14 @@ class ViewWriter:
         self._why_not = means.why_not
         # What is there, as far as we know it; None is nothing that we have written.
         self._there: dict[Where, View | None] = {}
+        # Of what a view is made (namespace and queue, or a queue's status alone, or a pod's UID), and what is written.
+        self._unmade = PutOff(what="what a namespace is shown of a queue could not be worked out", means=means)
+        self._unwritten = PutOff(what="a view of a queue could not be written", means=means)
+
+    @property
+    def untold(self) -> int:
+        """How often something could not be shown."""
+        return self._unmade.count + self._unwritten.count
 
     async def run(self) -> None:
         """Write what has changed, until cancelled."""
@@ -81,29 +94,43 @@ class ViewWriter:
         # Of queues nothing is known for sure.
         if self._why_not():
             return
+        for put_off in (self._unmade, self._unwritten):
+            put_off.look_begins()
         wanted = self._wanted()
         for where in sorted(self._there.keys() - wanted.keys()):
-            await self._let_go(where)
+            # Of whom nothing is known now goes on saying what it did.
+            if where not in self._unmade and where[1:] not in self._unmade:
+                await self._write(where, partial(self._let_go, where))
         for where, view in wanted.items():
             known = self._there.get(where)
             if known is None or of_the_moment(known) != of_the_moment(view):
-                await self._keep(where, view)
+                await self._write(where, partial(self._keep, where, view))
 
     def _wanted(self) -> dict[Where, View]:
         namespaces = self._namespaces()
         homes = {name: home for name, one in namespaces.items() if (home := home_of(one, names=self._names))}
         at = second_time(self._clock.wall())
-        statuses = self._turns.statuses(now=self._clock.monotonic(), at=at)
+        statuses = self._turns.statuses(now=self._clock.monotonic(), at=at, attempt=self._status)
         found = views(
             self._turns.books,
             waiting=self._turns.waiting(),
             statuses=statuses,
             homes=homes,
             at=at,
-            words=self._turns.words(),
+            words=self._turns.words(attempt=self._word),
+            attempt=self._view,
         )
         # With a namespace goes all that is in it, and nothing can be made there any more.
         return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}
+
+    def _status(self, queue: str, make: Callable[[], Made], /) -> Made | None:
+        return self._unmade.attempt((queue,), make, of=f"queue {queue}" if queue != ROOT else "all queues")
+
+    def _word(self, waiter: Waiter, make: Callable[[], Made], /) -> Made | None:
+        return self._unmade.attempt(waiter.uid, make, of=f"pod {waiter.pod.key}")
+
+    def _view(self, where: Where, make: Callable[[], Made], /) -> Made | None:
+        return self._unmade.attempt(where, make, of=_named(where))
 
     async def _is_read(self) -> bool:
         try:
@@ -132,29 +159,29 @@ class ViewWriter:
             self._there.pop(where, None)
         except AlreadyExistsError:
             self._there[where] = None
-        except NOT_WRITTEN as error:
-            self._told(where, error)
         else:
             self._there[where] = view
-        await self._clock.sleep(_BETWEEN)
 
     async def _let_go(self, where: Where) -> None:
         namespace, queue = where
-        try:
+        with suppress(NotFoundError):
             await self._client.delete(self._resource, namespace=namespace, name=queue)
-        except NotFoundError:
-            del self._there[where]
-        except NOT_WRITTEN as error:
-            self._told(where, error)
+        del self._there[where]
+
+    async def _write(self, where: Where, write: Callable[[], Awaitable[None]]) -> None:
+        if self._unwritten.is_put_off(where):
+            return
+        try:
+            await write()
+        except Exception as error:  # noqa: BLE001 - an answer or a defect: it is told of, and others get theirs
+            self._unwritten.failed(where, error, of=_named(where))
         else:
-            del self._there[where]
+            self._unwritten.is_done(where)
         await self._clock.sleep(_BETWEEN)
 
-    @staticmethod
-    def _told(where: Where, error: Exception) -> None:
-        namespace, queue = where
-        extra = {"namespace": namespace, "queue": queue, "error": str(error)}
-        log.warning("a view of a queue could not be written", extra=extra)
+
+def _named(where: Where) -> str:
+    return f"view {'/'.join(where)}"
 
 
 def _lasts(namespace: Namespace | None) -> bool:

@@ -156,6 +156,25 @@ def test_each_figure_of_a_queue_is_what_its_status_says(reign: Reign) -> None:
     assert told.get_sample_value("aliquot_queue_used_compute_gpus", {"queue": "b"}) is None
 
 
+def test_what_could_not_be_told_is_counted_by_what_it_is_of(reign: Reign) -> None:
+    """Nothing by then; and of each of those who write, whatever it was that failed."""
+    clerks, sorts = reign.clerks, ("pod", "queue", "view")
+
+    def untold() -> list[float | None]:
+        told = registered(reign)
+        return [told.get_sample_value("aliquot_centre_untold_total", {"of": sort}) for sort in sorts]
+
+    assert untold() == [0.0, 0.0, 0.0]
+    for parts in (
+        (clerks.notices._wordless, clerks.notices._untold),
+        (clerks.queue_writer._statusless, clerks.queue_writer._unjudged, clerks.queue_writer._unwritten),
+        (clerks.views._unmade, clerks.views._unwritten, clerks.views._unwritten, clerks.views._unwritten),
+    ):
+        for part in parts:
+            part.failed("one", KeyError("word"), of="one")
+    assert untold() == [2.0, 3.0, 4.0]
+
+
 def test_who_waits_is_counted_by_the_word_in_the_conditions(reign: Reign) -> None:
     """As of the last look of whoever writes those."""
     reign.clerks.notices.reasons.update({("a", "NoRoom"): 3, ("a", "OverLimit"): 1})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
-from unittest.mock import Mock
+from unittest.mock import PropertyMock
 
 import msgspec
 import pytest
@@ -17,11 +15,7 @@ from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_kube.errors import ForbiddenError, ServerTroubleError
 from aliquot_kube.patches import STRATEGIC_MERGE_PATCH
 from aliquot_kube.transport import Question, Response
-from aliquot_scheduler.centre.evictions import Evictions
-from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
-from aliquot_scheduler.centre.notice_writer import NoticeWriter
-from aliquot_scheduler.centre.pod_events import PodEvents
 from aliquot_scheduler.centre.pod_patches import FEW_NODES, status_of
 from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -29,57 +23,10 @@ from aliquot_scheduler.queues.said.spec import Quota
 from aliquot_scheduler.queues.telling.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES
-from support.centre_means import means
-from support.clocks import VirtualClock
 from support.queue_stage import Stage, queue
+from support.telling_desk import TWO, Desk
 
 replace = msgspec.structs.replace
-TWO = {"a": queue(guarantee=100), "b": queue()}
-
-
-class Sink:
-    """A transport that takes every write and remembers it."""
-
-    def __init__(self) -> None:
-        self.asked: list[Question] = []
-
-    async def request(self, question: Question) -> Response:
-        """Say yes."""
-        self.asked.append(question)
-        return Response(status=200, headers={}, body=b"{}")
-
-    def stream(self, question: Question) -> Any:
-        """Nobody watches here."""
-        raise NotImplementedError(question.path)
-
-    def bodies(self, word: str) -> list[Any]:
-        """What was written to paths that hold this word."""
-        return [json.loads(one.body or b"null") for one in self.asked if word in one.path]
-
-
-class Desk:
-    """A stage, and the writers over it."""
-
-    def __init__(self, specs: Mapping[str, Any] | None = None, **more: Any) -> None:
-        self.stage = Stage(TWO if specs is None else specs, **more)
-        self.clock, self.sink = VirtualClock(), Sink()
-        self.silent = ""
-        self.there = {name: Queue(metadata=ObjectMeta(name=name)) for name in TWO}
-        self.means = means(self.sink, clock=self.clock, why_not=lambda: self.silent)
-        self.events = self.means.events
-        self.queues = QueueWriter(turns=self.stage.queues, means=self.means, there=lambda: self.there)
-        self.notices = NoticeWriter(turns=self.stage.queues, means=self.means)
-        self.gangs = GangReturner(turns=self.stage.queues, means=self.means, evictions=Evictions(means=self.means))
-
-    async def lives(
-        self, writer: QueueWriter | NoticeWriter | GangReturner | PodEvents | Gatekeeper, *, seconds: float
-    ) -> None:
-        """Let a writer run for so long."""
-        running = asyncio.ensure_future(writer.run())
-        for _ in range(int(seconds)):
-            await self.clock.advance(1.0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
@@ -101,7 +48,7 @@ async def test_a_status_is_written_whole_and_only_when_it_changes() -> None:
     assert len(desk.sink.bodies("/status")) <= 3 + 4
 
 
-async def test_words_that_can_not_be_found_end_nobodys_reign(
+async def test_a_look_that_fails_as_a_whole_ends_nobodys_reign(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A defect of ours: it is logged, and once it is over pods are told as before."""
@@ -110,7 +57,7 @@ async def test_words_that_can_not_be_found_end_nobodys_reign(
     desk.stage.round()
     running = asyncio.ensure_future(desk.notices.run())
     with monkeypatch.context() as broken:
-        broken.setattr(Queues, "word", Mock(side_effect=KeyError))
+        broken.setattr(Queues, "register", PropertyMock(side_effect=KeyError))
         for _ in range(10):
             await desk.clock.advance(1.0)
     assert {type(one.exc_info[1]) for one in caplog.records if one.exc_info} == {KeyError}

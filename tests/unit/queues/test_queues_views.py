@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,9 +15,10 @@ import yaml
 
 from aliquot_cli.queue_text import answer_text
 from aliquot_core.objects import Namespace, ObjectMeta
-from aliquot_kube.errors import AlreadyExistsError, NotFoundError
+from aliquot_kube.errors import AlreadyExistsError, InvalidError, NotFoundError
 from aliquot_kube.transport import Question, Response
 from aliquot_scheduler.centre.view_writer import ViewWriter
+from aliquot_scheduler.queues.telling import views as telling
 from aliquot_scheduler.queues.telling.status import QueueStatus
 from aliquot_scheduler.queues.telling.views import View, read_view, views
 from aliquot_scheduler.queues.telling.whole import shown
@@ -146,14 +148,14 @@ def test_a_namespace_is_shown_its_queues_and_its_part_of_them() -> None:
     assert set(stage.queues.books.of_namespaces) == {("v", "red")}
 
 
-async def test_words_that_can_not_be_found_end_nobodys_reign(
+async def test_a_look_that_fails_as_a_whole_ends_nobodys_reign(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A defect of ours: it is logged, and once it is over views are written as before."""
     scene = busy()
     running = asyncio.ensure_future(scene.writer.run())
     with monkeypatch.context() as broken:
-        broken.setattr(Queues, "word", Mock(side_effect=KeyError))
+        broken.setattr(Queues, "statuses", Mock(side_effect=KeyError))
         for _ in range(20):
             await scene.clock.advance(1.0)
     assert {type(one.exc_info[1]) for one in caplog.records if one.exc_info} == {KeyError}
@@ -163,6 +165,86 @@ async def test_words_that_can_not_be_found_end_nobodys_reign(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert scene.kept.objects
+
+
+async def through(scene: Scene, *, seconds: int) -> None:
+    """As long as that the writer lives, and it does not end by itself."""
+    running = asyncio.ensure_future(scene.writer.run())
+    for _ in range(seconds):
+        await scene.clock.advance(1.0)
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Of whom there is a line in the log that somebody has to read."""
+    return [getattr(one, "of", "") for one in caplog.records if one.levelname in {"WARNING", "ERROR"}]
+
+
+async def test_a_pod_without_a_word_costs_no_view(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted among those that wait, and the others by their words."""
+    scene = busy()
+    real = Queues.word
+    monkeypatch.setattr(Queues, "word", lambda self, one: 1 / 0 if one.uid == "waits" else real(self, one))
+    await through(scene, seconds=60)
+    assert scene.kept.shown() == {"u/red": (100, 1), "v/blue": (0, 1), "w/blue": (0, 0)}
+    reasons = {path.rsplit("/", 3)[1]: one["status"]["own"]["reasons"] for path, one in scene.kept.objects.items()}
+    assert reasons == {"u": {}, "v": {"QueueHeld": 1}, "w": {}}
+    assert logged(caplog) == ["pod u/pod-waits"]
+
+
+@pytest.mark.parametrize("what", ["a view", "a status"])
+async def test_a_view_that_can_not_be_made_stays_as_it_is(
+    what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Since of it nothing is known, or of its queue: it is not deleted, and the others change with what they show."""
+    scene = busy()
+    await scene.lives(seconds=10)
+    if what == "a status":
+        scene.stage.queues.books.usage.restore("red", (inf, inf), now=0.0)
+    else:
+        real = telling._view
+        broken = {"red"}
+        monkeypatch.setattr(telling, "_view", lambda node, **of: 1 / 0 if node.name in broken else real(node, **of))
+    scene.stage.submit("held too", 50, queue="blue", user="v")
+    scene.stage.gone("in")
+    scene.stage.run()
+    await through(scene, seconds=600)
+    assert scene.kept.shown() == {"u/red": (100, 1), "v/blue": (0, 2), "w/blue": (0, 0)}
+    assert logged(caplog) == ["view u/red" if what == "a view" else "queue red"]
+    assert scene.writer.untold in range(5, 13)
+
+
+@pytest.mark.parametrize("error", [InvalidError("no such field", status=422), TypeError("a defect")])
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_a_view_that_is_not_taken_is_tried_ever_more_seldom(
+    method: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To make, to change or to delete it; the others are kept all the while."""
+    scene, tried, path = busy(), list[str](), "/namespaces/u/queueviews"
+    if method != "POST":
+        await scene.lives(seconds=10)
+    scene.stage.submit("held too", 50, queue="blue", user="v")
+    if method == "DELETE":
+        scene.stage.gone("in")
+        scene.stage.gone("waits")
+    answer = scene.kept.request
+
+    async def refuses(question: Question) -> Response:
+        if path in question.path:
+            tried.append(question.method)
+            raise error
+        return await answer(question)
+
+    scene.kept.request = refuses  # type: ignore[method-assign]
+    await through(scene, seconds=600)
+    assert set(tried) == {method}
+    assert len(tried) in range(5, 13)
+    assert scene.kept.shown()["v/blue"] == (0, 2)
+    assert logged(caplog) == ["view u/red"]
 
 
 async def test_views_come_and_go_with_what_they_show() -> None:
