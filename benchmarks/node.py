@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -207,8 +208,8 @@ async def main() -> None:
         await bench.start(seats[0])
         spare = [device.ID for device in bench.compute.devices[-90:]]
         await timed("Allocate, 100 pods on the node", [lambda: bench.allocate(*spare[:30])] * 1000)
-        await timed("PreStartContainer first time, 100 pods", [lambda s=s: bench.start(s) for s in seats])  # type: ignore[misc]
-        await timed("PreStartContainer again, 100 pods", [lambda s=s: bench.start(s) for s in seats * 5])  # type: ignore[misc]
+        await timed("PreStartContainer first time, 100 pods", [partial(bench.start, seat) for seat in seats])
+        await timed("PreStartContainer again, 100 pods", [partial(bench.start, seat) for seat in seats * 5])
         await at_once(bench, seats)
         seats += [await bench.seat(number) for number in range(100, chosen.slices)]
         bench.save()

@@ -82,8 +82,8 @@ class Decoder(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self._object = msgspec.json.Decoder(kind)
         # The type is known only at run time, so the checker can't follow the subscript.
-        self._page: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]
-        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[kind])  # type: ignore[valid-type]
+        self._page: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(Page[kind])  # type: ignore[valid-type]  # the same
+        self._event: msgspec.json.Decoder[Event[T]] = msgspec.json.Decoder(Event[kind])  # type: ignore[valid-type]  # the same
 
     def object(self, body: bytes | msgspec.Raw) -> T:
         """One object, as a get or a write answers it."""

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from aliquot_agent.gpus.simulated import simulated_uuid
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
@@ -163,6 +164,6 @@ def shows(**settings: object) -> Json:
     return shell(SHOW, **settings)
 
 
-def sharing_pod(namespace: str, *containers: Json, **settings: object) -> Json:
+def sharing_pod(namespace: str, *containers: Json, **settings: Any) -> Json:
     """A pod that waits to be bound by hand."""
-    return pod(f"pod-{next(_numbers)}", *containers, namespace=namespace, scheduler=BY_HAND, **settings)  # type: ignore[arg-type]
+    return pod(f"pod-{next(_numbers)}", *containers, namespace=namespace, scheduler=BY_HAND, **settings)

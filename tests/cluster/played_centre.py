@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import yaml
@@ -94,7 +95,7 @@ class PlayedCentre:
                 if obj["kind"] == "Namespace":
                     # Pods are refused before the controller manager has made it.
                     account = f"/api/v1/namespaces/{obj['metadata']['name']}/serviceaccounts/default"
-                    self.cluster.wait_for(account, lambda account=account: self.api.find(account))  # type: ignore[misc]
+                    self.cluster.wait_for(account, partial(self.api.find, account))
             yield
         finally:
             self._remove(objects)
@@ -224,7 +225,7 @@ class PlayedCentre:
             if obj["kind"] not in own:
                 self.api.delete(self.api.path_of(obj), gracePeriodSeconds=0, propagationPolicy="Background")
         for name in namespaces:
-            self.cluster.wait_for(f"the pods of {name} to be gone", lambda name=name: self._emptied(name))  # type: ignore[misc]
+            self.cluster.wait_for(f"the pods of {name} to be gone", partial(self._emptied, name))
             self.api.delete(f"/apis/events.k8s.io/v1/namespaces/{name}/events")
             bare = {"labels": None, "annotations": None}
             self.api.patch(f"/api/v1/namespaces/{name}", {"metadata": bare})

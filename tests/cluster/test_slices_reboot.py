@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_pods_find_their_slices_again_after_a_reboot(
     rebooting.wait_registered()
     rebooting.start_agent()
     for made in (both, one):
-        cluster.wait_for("it to run again", lambda made=made: restarted(cluster, made))  # type: ignore[misc]
+        cluster.wait_for("it to run again", partial(restarted, cluster, made))
     assert cdi_names(rebooting) == before
     assert cluster.logs(both, "prepare") == f"{rebooting.gpu(4)} 30 8000 void\n"
     assert cluster.first_words(both) == f"{rebooting.gpu(4)} 30 16000 void\n"

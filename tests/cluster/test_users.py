@@ -189,7 +189,7 @@ def test_service_accounts_of_a_namespace_are_one_user(cluster: ClusterHarness, n
         account = cluster.api_as(f"system:serviceaccount:{namespace}:{subject['name']}")
         wanted = workload("Pod", namespace)
         wanted["metadata"]["name"] = subject["name"]
-        made = cluster.wait_for("its rights", lambda account=account, wanted=wanted: allowed(account, wanted))  # type: ignore[misc]
+        made = cluster.wait_for("its rights", partial(allowed, account, wanted))
         stamps.add(label_of(made))
     assert stamps == {f"system_cserviceaccount_c{namespace}"}
 

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,10 +124,10 @@ async def _ask_the_real_clock() -> None:
         (_ask_the_real_clock, OutsideError),
     ],
 )
-def test_nothing_reaches_outside(reach: Callable[[], asyncio.Future[None]], refusal: type[BaseException]) -> None:
+def test_nothing_reaches_outside(reach: Callable[[], Coroutine[Any, Any, None]], refusal: type[BaseException]) -> None:
     """Real time, threads and sockets would make a run differ from its repetition."""
     with guard.no_outside(), pytest.raises(refusal):
-        VirtualLoop().run(reach())  # type: ignore[arg-type]
+        VirtualLoop().run(reach())
 
 
 def test_a_process_may_die_at_any_of_its_steps() -> None:

@@ -58,7 +58,7 @@ class ReclaimWorld(QueueWorld):
             super()._spec(name),
             stop="",
             compute=Quota(guarantee=self.chance.choice((None, 100, 200, 300)), limit=limit, lending_limit=lent),
-            preemption=Preemption(within_queue=within, min_run_seconds=runs),  # type: ignore[arg-type]
+            preemption=Preemption(within_queue=within, min_run_seconds=runs),  # type: ignore[arg-type]  # drawn
         )
 
     def borrow(self) -> None:

@@ -16,7 +16,8 @@ reset, so what events said of it before is over; only what is in the table above
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -98,7 +99,7 @@ def looked(book: Book, discovery: Discovery, *, vanished: Iterable[str], now: fl
     for uuid, problem in troubled.items():
         # Only an answer ends that it is lost: a timeout of a lost GPU says nothing new.
         other = set(Fault) - {Fault.LOST, problem.fault}
-        book = cured(book, uuid, lambda cause, _, other=other: cause in other, now=now)  # type: ignore[misc]
+        book = cured(book, uuid, _are_among(other), now=now)
         book = fallen_ill(book, uuid, problem.fault, _silence(problem.what, now=now))
     for gpu in discovery.gpus:
         if gpu.uuid not in troubled:
@@ -161,7 +162,7 @@ def marked(book: Book, marks: Marks, *, gpus: Iterable[str], now: float) -> Book
         said = marks.of(uuid)
         gone = CAUSES - said.keys()
         if gone & book.on(uuid).keys():
-            book = cured(book, uuid, lambda cause, _, gone=gone: cause in gone, now=now)  # type: ignore[misc]
+            book = cured(book, uuid, _are_among(gone), now=now)
         for cause, (health, reason) in said.items():
             if cause not in book.on(uuid):
                 ailment = Ailment(health=health, reason=reason, since=now, last=now, of_card=cause == DEGRADED)
@@ -179,6 +180,10 @@ def cleared(book: Book, which: frozenset[str], *, now: float) -> Book:
 
 def _silence(what: str, *, now: float) -> Ailment:
     return Ailment(health=Health.SICK, reason=what, since=now, last=now)
+
+
+def _are_among(causes: AbstractSet[str]) -> Callable[[str, Ailment], bool]:
+    return lambda cause, _: cause in causes
 
 
 def _wanted_something(_: str, one: Ailment) -> bool:

@@ -302,4 +302,5 @@ def _number(text: str) -> float:
         return float(text)
     if len(text.lstrip("0")) > _MOST_DIGITS:
         raise CelError("a whole number is too large")
-    return within(int(text))  # type: ignore[no-any-return]
+    number: int = within(int(text))
+    return number

@@ -112,7 +112,7 @@ def test_nobody_forges_a_grant_whatever_it_says(
     said = {NAMES.charged: "another", NAMES.turn: "9", NAMES.room: "{}", NAMES.over_use: "note", NAMES.group_run: "a"}
     others = [{name: text} for name, text in said.items()]
     for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
-        refused(lambda note=note: WAYS[way](cluster.api, made, path, note), by=guards_of(way))  # type: ignore[misc]
+        refused(partial(WAYS[way], cluster.api, made, path, note), by=guards_of(way))
     assert not {NAMES.grant, *said} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
@@ -186,7 +186,7 @@ def test_nobody_takes_a_grant_away_or_changes_it(
     assert bound["metadata"]["annotations"][NAMES.grant] == grant_text(30)
     for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
         given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
-        refused(lambda given=given: WAYS[way](cluster.api, bound, path, given), by=guards_of(way))  # type: ignore[misc]
+        refused(partial(WAYS[way], cluster.api, bound, path, given), by=guards_of(way))
 
 
 def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
@@ -195,10 +195,7 @@ def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded
     guarded.scheduler.patch(path, annotated({NAMES.over_use: "evict"}))
     for word in ("note", "", None):
         for by in (path, f"{path}/status"):
-            refused(
-                lambda by=by, word=word: cluster.api.patch(by, annotated({NAMES.over_use: word})),  # type: ignore[misc]
-                by=guards_of(by),
-            )
+            refused(partial(cluster.api.patch, by, annotated({NAMES.over_use: word})), by=guards_of(by))
     assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
@@ -226,7 +223,7 @@ def test_only_the_scheduler_tells_of_turns(
     for by in (path, f"{path}/status"):
         for change in ({name: forged}, {name: None}, None):
             patch = {"metadata": {"annotations": change}}
-            refused(lambda by=by, patch=patch: cluster.api.patch(by, patch), by=guards_of(by))  # type: ignore[misc]
+            refused(partial(cluster.api.patch, by, patch), by=guards_of(by))
     others = cluster.api.patch(path, annotated({"example.org/a": "b"}))["metadata"]["annotations"]
     assert others == {name: true, "example.org/a": "b"}
     assert name not in guarded.scheduler.patch(path, annotated({name: None}))["metadata"]["annotations"]
@@ -245,7 +242,7 @@ def test_what_a_pod_says_to_us_does_not_change_through_its_status(
     path = cluster.api.path_of(made)
     for change in (SAID[kind], {ours: "2"}, {ours: None}, None):
         patch = {"metadata": {kind: change}}
-        refused(lambda patch=patch: cluster.api.patch(f"{path}/status", patch), by="aliquot-guard-status")  # type: ignore[misc]
+        refused(partial(cluster.api.patch, f"{path}/status", patch), by="aliquot-guard-status")
     found = cluster.api.patch(f"{path}/status", {"metadata": {kind: {"example.org/a": "b"}}})["metadata"][kind]
     assert {ours: "1", "example.org/a": "b"}.items() <= found.items()
     assert guarded.webhook.running

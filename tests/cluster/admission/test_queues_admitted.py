@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -213,8 +214,8 @@ def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: 
     bind("RoleBinding", "view", "here", namespace=namespace)
     for user in ("everywhere", "ours"):
         api = cluster.api_as(user)
-        cluster.wait_for(f"the rights of {user}", lambda api=api: can_list(api))  # type: ignore[misc]
-        refused(lambda api=api: api.delete(f"{QUEUES}/a"), by="forbidden")  # type: ignore[misc]
+        cluster.wait_for(f"the rights of {user}", partial(can_list, api))
+        refused(partial(api.delete, f"{QUEUES}/a"), by="forbidden")
     assert not can_list(cluster.api_as("here"))
     tenant = cluster.api_as("tenant")
     assert tenant.get(f"{QUEUES}/a")["kind"] == "Queue"

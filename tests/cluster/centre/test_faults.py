@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_pod_that_no_node_can_take_keeps_its_room_from_nobody(
 
     for one in stuck:
         # At its second turn: its first one says nothing in its status, among so few nodes.
-        cluster.wait_for("it to be nominated", lambda one=one: nominated(one))  # type: ignore[misc]
+        cluster.wait_for("it to be nominated", partial(nominated, one))
         # For five seconds at least: then it has another turn.
         cluster.wait_for("its nomination to be taken back", lambda one=one: not nominated(one))  # type: ignore[misc]
     others = [cluster.create_pod(asking(f"other{number}", namespace, 400, 100_000)) for number in range(2)]

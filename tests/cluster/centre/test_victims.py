@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 
 from cluster.centre.asked import asking, slice_of
 from cluster.centre_half import NAMES, CentreHalf
@@ -71,7 +72,7 @@ def queues(cluster: ClusterHarness, *wanted: Json) -> Iterator[None]:
     cluster.apply(kind)
     try:
         for one in wanted:
-            cluster.wait_for("a queue to be known", lambda one=one: _is_known(cluster, one))  # type: ignore[misc]
+            cluster.wait_for("a queue to be known", partial(_is_known, cluster, one))
         yield
     finally:
         cluster.delete(kind)

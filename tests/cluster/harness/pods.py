@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cluster.harness.api import Json
 from cluster.harness.images import BUSYBOX_IMAGE
@@ -33,9 +34,9 @@ def container(
     }
 
 
-def shell(script: str, **settings: object) -> Json:
+def shell(script: str, **settings: Any) -> Json:
     """A container that runs a shell script; the settings are those of `container`."""
-    return container(["sh", "-c", script], **settings)  # type: ignore[arg-type]
+    return container(["sh", "-c", script], **settings)
 
 
 def stays(before: str = "true", **settings: object) -> Json:

@@ -257,7 +257,7 @@ async def test_defect_of_the_agent_is_named(node: Node) -> None:
     async def fail(_call: object) -> None:
         raise ZeroDivisionError("ids divided by nothing")
 
-    handler = ScriptedAgent(start=fail, preference=fail)  # type: ignore[arg-type]
+    handler = ScriptedAgent(start=fail, preference=fail)  # type: ignore[arg-type]  # for either
     async with agent(node.settings, handler):
         answer = await node.prestart("0-01")
         chosen = await node.prefer("0-01", "0-02", size=1)
@@ -291,7 +291,7 @@ async def test_preference(node: Node, advice: list[str], expected: list[str]) ->
 
 async def test_preference_of_a_slow_agent(node: Node) -> None:
     """Advice that takes too long is not waited for, and the agent hears that it may stop."""
-    handler = ScriptedAgent(preference=forever)  # type: ignore[arg-type]
+    handler = ScriptedAgent(preference=forever)  # type: ignore[arg-type]  # it answers nothing
     async with agent(node.settings, handler), asyncio.timeout(60):
         chosen = await node.prefer("1-02", "0-02", "1-01", "0-01", must=("1-02",), size=2)
 

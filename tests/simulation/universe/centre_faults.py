@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from aliquot_kube.errors import ApiError
 from aliquot_kube.patches import merge_patch
@@ -45,7 +46,7 @@ class CentreFaults:
         self._trace = trace
         self._more = more
         self._stopped = False
-        self._kinds: dict[Callable[[], Awaitable[None]], float] = {
+        self._kinds: dict[Callable[[], Coroutine[Any, Any, None]], float] = {
             self._kill_leader: 4.0,
             self._kill_all: 0.7,
             self._stop_leader_gently: 1.5,
@@ -67,7 +68,7 @@ class CentreFaults:
                 await asyncio.sleep(self._chance.about(every))
                 fault = self._chance.choices(kinds, weights)[0]
                 self._trace(f"fault: {_said(fault)}")
-                tasks.create_task(fault())  # type: ignore[arg-type]
+                tasks.create_task(fault())
 
     async def keep(self, replica: SimReplica) -> None:
         """Start a replica anew whenever it has died."""
@@ -166,5 +167,5 @@ class CentreFaults:
             return
 
 
-def _said(fault: Callable[[], Awaitable[None]]) -> str:
+def _said(fault: Callable[[], Coroutine[Any, Any, None]]) -> str:
     return fault.__name__.strip("_").replace("_", " ")

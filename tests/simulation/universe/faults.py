@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aliquot_core.names import Names
@@ -41,12 +41,12 @@ class Faults:
         self._stopped = False
         # Pods may fail at admission through no fault of ours while these last, and were counted from here.
         self.no_plugin = 0
-        self._deaths: dict[Callable[[], Awaitable[None]], float] = {
+        self._deaths: dict[Callable[[], Coroutine[Any, Any, None]], float] = {
             self._kill_agent: 6.0,
             self._stop_agent_gently: 1.0,
             self._reboot: 0.7,
         }
-        self._troubles: dict[Callable[[], Awaitable[None]], float] = {
+        self._troubles: dict[Callable[[], Coroutine[Any, Any, None]], float] = {
             self._restart_kubelet: 2.0,
             self._crash_endpoint: 0.7,
             self._api_away: 2.0,
@@ -74,7 +74,7 @@ class Faults:
                 await asyncio.sleep(self._chance.about(every))
                 fault = self._chance.choices(kinds, weights)[0]
                 self._trace(f"fault: {fault.__name__.strip('_').replace('_', ' ')}")
-                tasks.create_task(fault())  # type: ignore[arg-type]
+                tasks.create_task(fault())
 
     async def mend(self) -> None:
         """Let all be well from now on, whatever was broken."""

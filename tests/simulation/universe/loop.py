@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Begin something that belongs to the world, whoever asks for it."""
         return self.world.copy().run(lambda: self.create_task(work, name=name or None))
 
-    async def create_unix_connection(  # type: ignore[override]
+    async def create_unix_connection(  # type: ignore[override]  # what asyncio calls it with
         self, protocol_factory: Callable[[], asyncio.Protocol], path: str | None = None, **_: Any
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Connect two buffers, if anybody listens there."""
@@ -104,7 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             owner.owns(near)
         return near, near.protocol
 
-    def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # none runs
         """Refuse: there are no threads here."""
         raise OutsideError("a thread was asked for")
 

@@ -157,7 +157,7 @@ def publish_once(patch: pytest.MonkeyPatch) -> None:
     async def reconcile(self: NodePublisher) -> None:
         if not getattr(self, "_done", False):
             await real(self)
-            self._done = self._seen() is not None and bool(self._inventory().gpus)  # type: ignore[attr-defined]
+            self._done = self._seen() is not None and bool(self._inventory().gpus)  # type: ignore[attr-defined]  # ours
 
     patch.setattr(NodePublisher, "_reconcile", reconcile)
 

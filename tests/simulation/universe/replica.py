@@ -6,8 +6,9 @@ A replica is asked as kube-scheduler asks it, in bytes; whoever does not lead as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import LEADER_LEASE, PACE_LEASE, Names
@@ -294,7 +295,7 @@ class Service:
         await asyncio.sleep(2 * PATIENCE if lost else self._chance.about(self.lag))
 
 
-async def _all(*parts: Callable[[], object]) -> None:
+async def _all(*parts: Callable[[], Coroutine[Any, Any, object]]) -> None:
     async with asyncio.TaskGroup() as group:
         for part in parts:
-            group.create_task(part())  # type: ignore[arg-type]
+            group.create_task(part())

@@ -101,7 +101,7 @@ async def test_no_agent_no_waiting_for_advice() -> None:
     assert await calls.preference(WISH, patience=0.2) is None
     await clock.advance(1)
     assert not start.done()
-    calls.agent_came(lambda call: calls.answered(door.Started(call=call.call)))  # type: ignore[union-attr]
+    calls.agent_came(lambda call: calls.answered(door.Started(call=call.call)))  # type: ignore[union-attr]  # a start
     assert await start == door.Started(call=1)
 
 

@@ -42,7 +42,7 @@ async def test_a_context_that_takes_a_gpu_whole_is_told_once(
     notes = ContextNotes(
         node="n1",
         clock=clock,
-        events=events,  # type: ignore[arg-type]
+        events=events,  # type: ignore[arg-type]  # a double
         inventory=lambda: watched.watch.inventory,
         changed=watched.changed,
     )

@@ -236,7 +236,7 @@ def test_a_condition_that_can_not_be_evaluated_refuses(stage: Stage) -> None:
     stage.configure("v", matchConditions=[{"name": "c", "expression": "object.none == 1"}])
     assert stage.call("POST", MAPS, made())[0] == 403
     body = {"metadata": {"name": "bad"}, "webhooks": [{"name": "b", "clientConfig": {"url": "https://x"}}]}
-    body["webhooks"][0]["matchConditions"] = [{"name": "c", "expression": "explode()"}]  # type: ignore[index]
+    body["webhooks"][0]["matchConditions"] = [{"name": "c", "expression": "explode()"}]  # type: ignore[index]  # JSON
     code, answer = stage.call("POST", f"{ADMISSION}/validatingwebhookconfigurations", body)
     assert (code, answer["reason"]) == (422, "Invalid")
 

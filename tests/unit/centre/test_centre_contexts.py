@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from support.centre import (
 from support.mig import instances
 from support.queue_stage import Stage, queue
 
-T4 = {"model": "Tesla T4", "memory": 15_000}
+t4s = partial(gpus, "t4", 2, model="Tesla T4", memory=15_000)
 
 
 def costing(context: int | None, cards: Sequence[Gpu]) -> list[Gpu]:
@@ -51,7 +52,7 @@ NODES = (
     make_node("old", costing(None, gpus("old", 2))),
     make_node("small", costing(300, gpus("small", 2))),
     make_node("large", costing(512, gpus("large", 2))),
-    make_node("t4", costing(512, gpus("t4", 2, **T4))),  # type: ignore[arg-type]
+    make_node("t4", costing(512, t4s())),
     make_node("mig", costing(512, instances("mig", "1g.10gb"))),
     make_node("cut", costing(9_729, instances("cut", "1g.10gb"))),
 )
@@ -200,7 +201,7 @@ def test_the_remedy_for_a_slice_of_several_gpus_is_enough_everywhere() -> None:
 def test_a_gpu_that_a_context_takes_whole_spoils_nobody_s_words() -> None:
     """Nobody lies on it, and no number that its operator mistook is told to who asks for others."""
     for context, memory in ((15_000, 15_000), (16_000, 15_000)):
-        cards = costing(context, gpus("t4", 2, **{**T4, "memory": memory}))  # type: ignore[arg-type]
+        cards = costing(context, t4s(memory=memory))
         picture = picture_with(make_node("t4", cards), make_node("n1", costing(512, gpus("n1", 1))))
         finder = Finder(picture=picture, names=NAMES)
         for pod in (asks("a", 100, None), asks("a", 100, 15_000), asks("a", None, 600)):
@@ -232,7 +233,7 @@ NOWHERE: dict[str, tuple[dict[str, str], str, str]] = {
 def test_who_fits_nowhere_is_told_at_once(row: str) -> None:
     """By the words that its condition would have; what is told otherwise is not told twice."""
     limits, model, expected = NOWHERE[row]
-    t4 = make_node("t4", costing(300, gpus("t4", 2, **T4)))  # type: ignore[arg-type]
+    t4 = make_node("t4", costing(300, t4s()))
     picture = picture_with(t4, make_node("n1", costing(512, gpus("n1", 4))))
     there = replace(there_in(picture), nowhere=nowhere_in(picture, names=NAMES))
     asked = asking()
@@ -250,7 +251,7 @@ def test_while_no_gpu_is_there_nobody_is_warned() -> None:
 
 def test_memory_that_no_gpu_has_is_told() -> None:
     """Of the models that the pod may have; a larger GPU may come, so it may wait."""
-    small, large = gpus("t4", 2, **T4), gpus("n1", 2)  # type: ignore[arg-type]
+    small, large = t4s(), gpus("n1", 2)
     there = there_in(picture_with(make_node("t4", costing(300, small)), make_node("n1", costing(300, large))))
 
     def warnings(memory: int, notes: dict[str, str], *, known: There = there) -> list[str]:

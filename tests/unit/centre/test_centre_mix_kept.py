@@ -13,6 +13,7 @@ import pytest
 
 from aliquot_core.instants import second_time
 from aliquot_core.names import MIX
+from aliquot_core.patterns import Patterns
 from aliquot_kube.errors import ForbiddenError, UnreachableError
 from aliquot_scheduler.centre.mix_keeper import MixKeeper
 from aliquot_scheduler.centre.notebook import Notebook
@@ -203,7 +204,7 @@ async def test_a_write_that_is_refused_is_tried_again_a_minute_later() -> None:
 def test_a_page_is_never_longer_than_a_config_map_may_be() -> None:
     """What is asked for least is left out, whatever people write on their pods."""
     shapes = [
-        Shape(compute=5, gpus=1, models={"allowed": (f"{number}" + "x" * 4_000,), "forbidden": ()})  # type: ignore[arg-type]
+        Shape(compute=5, gpus=1, models=Patterns(allowed=(f"{number}" + "x" * 4_000,), forbidden=()))
         for number in range(400)
     ]
     page = Page(counts=[(shape, 400.0 - number) for number, shape in enumerate(shapes)], requests=9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from hypothesis import given, settings
@@ -72,7 +74,7 @@ towns = st.lists(
 
 @given(towns, st.sampled_from(PODS), st.sampled_from([0.0, 2.0, 6.0]))
 @settings(max_examples=300, deadline=None)
-def test_a_row_by_itself_is_what_it_is_among_all(town: list[tuple], pod: Pod, cores: float) -> None:  # type: ignore[type-arg]
+def test_a_row_by_itself_is_what_it_is_among_all(town: list[tuple[Any, ...]], pod: Pod, cores: float) -> None:
     """Whatever its GPUs are, and whatever others hold there: the same fit, and the same loss to the last bit."""
     picture = picture_with()
     free = np.zeros(picture.grid.rows)

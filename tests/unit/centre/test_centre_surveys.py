@@ -124,7 +124,9 @@ CHANGES = st.one_of(
 
 @given(st.lists(st.tuples(CHANGES, st.sampled_from(PODS)), min_size=1, max_size=25))
 @settings(max_examples=120, deadline=None)
-def test_what_is_brought_up_to_date_is_what_asking_all_says(steps: list[tuple[tuple[str, object, dict], Pod]]) -> None:  # type: ignore[type-arg]
+def test_what_is_brought_up_to_date_is_what_asking_all_says(
+    steps: list[tuple[tuple[str, Any, dict[str, Any]], Pod]],
+) -> None:
     """Whatever has changed between two questions, and whoever asked before."""
     town = Changing()
     for pod in PODS:

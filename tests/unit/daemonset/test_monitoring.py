@@ -225,7 +225,9 @@ def test_the_dashboard_s_variables_are_asked_of_metrics_that_exist(samples: Samp
     """And every variable that an expression names is one of them."""
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     for name in ("node", "namespace"):
-        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables[name]["query"]["query"]).groups()  # type: ignore[union-attr]
+        found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables[name]["query"]["query"])
+        assert found is not None
+        metric, label = found.groups()
         assert label in {*samples[metric], *OF_THE_TARGET}
     used = {name for one in asked() for _, name in _VARIABLE.findall(one.text)}
     assert used <= set(variables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -81,10 +82,10 @@ def test_no_choice_touches_fewer_gpus(question: Prefer) -> None:
 
 
 @given(questions, st.randoms(use_true_random=False))
-def test_order_of_the_question_does_not_matter(question: Prefer, random: object) -> None:
+def test_order_of_the_question_does_not_matter(question: Prefer, random: Random) -> None:
     """The kubelet's order is random; the answer is not."""
     shuffled = list(question.available)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
 
     assert choose_alone(asked(available=shuffled, must=question.must_include, size=question.size)) == choose_alone(
         question

@@ -457,7 +457,7 @@ async def test_who_could_not_be_evicted_is_asked_again(trouble: type[Exception])
     centre.silent = "another leads"
     assert await centre.run(20.0) == 0
     centre.silent = ""
-    centre.api.before = [trouble("not now", where="a test")] * 2  # type: ignore[call-arg, list-item]
+    centre.api.before = [trouble("not now", where="a test")] * 2  # type: ignore[call-arg, list-item]  # its double
     assert await centre.run(16.0) == 3
     assert centre.evictor.evicted == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -78,8 +79,8 @@ def settings(tmp_path: Path, *lines: str, library: bool = True, **more: str | bo
         source.write_bytes(b"interposer")
     folder = str(tmp_path / "isolation")
     # Tests' folders lie on the machine's disk.
-    values = {"interposer": str(source), "isolation_folder": folder, "accounts_mib": 0, **more}
-    return AgentSettings(isolation_of=lines, **values)  # type: ignore[arg-type]
+    values: dict[str, Any] = {"interposer": str(source), "isolation_folder": folder, "accounts_mib": 0, **more}
+    return AgentSettings(isolation_of=lines, **values)
 
 
 def offer(told: AgentSettings, card: GpuFacts | None = None, *, driver: DriverFiles = CUDA) -> Offered:

@@ -332,7 +332,7 @@ async def test_without_a_leader_that_is_said(stage: PageStage, session: aiohttp.
 async def test_a_defect_while_looking_stops_nothing_else(stage: PageStage, session: aiohttp.ClientSession) -> None:
     """What is wrong with the page is logged; it goes on when it can."""
     async with page_served(stage, settings=PageSettings(every=0.01, sample=0.01)) as served:
-        turns, stage.queues = stage.queues, None  # type: ignore[assignment]
+        turns, stage.queues = stage.queues, None  # type: ignore[assignment]  # a defect
         assert (await get(session, f"{served.url}/page"))[0] == 500
         stage.queues = turns
         before = served.hub._looks

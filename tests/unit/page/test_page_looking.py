@@ -219,7 +219,9 @@ def test_who_uses_more_than_granted_is_named_at_his_queue(stage: PageStage, look
     assert (told.pod, told.used_since, told.most_memory, told.high_compute) == ("team/pod-runs", 5.0, 31_000, 60)
     assert told.unpaid_launches == 3
     drawing = Drawing(names=NAMES)
-    regions = drawing.view(("queues",), state, pods=stage.by_key, samples=()).regions()  # type: ignore[union-attr]
+    view = drawing.view(("queues",), state, pods=stage.by_key, samples=())
+    assert view is not None
+    regions = view.regions()
     for name in ("queues-compute", "queues-memory"):
         assert "more than granted: team/pod-runs<" in regions[name]["red"]
         named = {queue: "more than granted" in row for queue, row in regions[name].items()}

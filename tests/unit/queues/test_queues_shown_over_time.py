@@ -71,7 +71,9 @@ def test_no_other_gate_is_lifted_beside_one_that_is_put_out() -> None:
     stage.submit("q", 90, queue="a")
     assert go(stage, after=10 * MINUTE) == []
     assert (lifted(stage), shown(stage)) == (["p"], [])
-    assert stage.queues.notice(stage.queues.register.hall.find("p")).reason == "OverLimit"  # type: ignore[arg-type]
+    found = stage.queues.register.hall.find("p")
+    assert found is not None
+    assert stage.queues.notice(found).reason == "OverLimit"
     assert go(stage, after=5 * MINUTE) == ["q"]
     assert shown(stage) == ["q"]
 

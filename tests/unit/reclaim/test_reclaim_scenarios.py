@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -18,10 +18,10 @@ from support.reclaim_stage import ReclaimStage
 OWNER = {"red": queue(guarantee=200), "blue": queue()}
 
 
-def filled(stage: ReclaimStage, name: str, count: int, compute: int = 100, **more: object) -> None:
+def filled(stage: ReclaimStage, name: str, count: int, compute: int = 100, **more: Any) -> None:
     """So many pods of a queue run."""
     for number in range(count):
-        stage.submit(f"{name}{number}", compute, queue=name, **more)  # type: ignore[arg-type]
+        stage.submit(f"{name}{number}", compute, queue=name, **more)
     while stage.run(after=1.0):
         pass
     assert all(stage.pods[f"{name}{number}"].spec.node_name for number in range(count))

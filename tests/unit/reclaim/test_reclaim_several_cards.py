@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations, permutations
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,9 +24,9 @@ LONGEST = 86_400
 WORLDS = 40
 
 
-def borrower(stage: ReclaimStage, uid: str, compute: int, *, ran: int, **more: object) -> None:
+def borrower(stage: ReclaimStage, uid: str, compute: int, *, ran: int, **more: Any) -> None:
     """A pod that has run so long."""
-    pod = stage.submit(uid, compute, MEMORY, queue="blue", **more)  # type: ignore[arg-type]
+    pod = stage.submit(uid, compute, MEMORY, queue="blue", **more)
     meta = msgspec.structs.replace(pod.metadata, creation_timestamp=second_time(stage.wall - ran))
     stage.see(msgspec.structs.replace(pod, metadata=meta))
     stage.run(after=1.0)

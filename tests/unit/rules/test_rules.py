@@ -371,7 +371,7 @@ def test_labels_of_a_trace_are_read_or_refused() -> None:
 def test_facts_are_read_only() -> None:
     """A rule can't change what the next one is told."""
     with pytest.raises(AttributeError):
-        NodeFacts(name="n").name = "m"  # type: ignore[misc]
+        NodeFacts(name="n").name = "m"  # type: ignore[misc]  # that is what is refused
 
 
 def test_a_rule_is_not_blamed_for_a_busy_machine() -> None:

@@ -173,7 +173,7 @@ def test_who_is_to_run_for_real_says_nothing_of_playing() -> None:
 def test_the_crowd_asks_for_what_can_be_had(seed: int, number: int) -> None:
     """Whatever chance says: a team's job, of a part of a GPU or a few, that ends."""
     transport = None  # nothing is asked of it
-    stage = Stage(transport=transport, names=NAMES, clock=VirtualClock())  # type: ignore[arg-type]
+    stage = Stage(transport=transport, names=NAMES, clock=VirtualClock())  # type: ignore[arg-type]  # a double
     act = Crowd(stage=stage, chance=random.Random(seed)).act(number)
     pod = played_pod(act, names=NAMES)
     notes = pod["metadata"]["annotations"]

@@ -224,7 +224,7 @@ async def test_a_caller_with_an_old_certificate_is_counted_and_named(
             await one.fails(old)
             await until(lambda: one.failed(Wrong.THEIR_CERTIFICATE) == 3)
         assert len(caplog.records) == 2
-        assert caplog.records[0].peer[0] == "127.0.0.1"  # type: ignore[attr-defined]
+        assert caplog.records[0].peer[0] == "127.0.0.1"  # type: ignore[attr-defined]  # an extra
         assert one.failed(Wrong.OUR_CERTIFICATE) == one.failed(Wrong.NO_TLS) == 0.0
 
 
