@@ -7,6 +7,7 @@ import random
 from aliquot_core.held_on_sick import Held, held_on_sick
 from aliquot_core.inventory import Inventory
 from aliquot_core.objects import Pod
+from aliquot_core.request import asks
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended
 from aliquot_scheduler.picture.picture import Picture
@@ -65,6 +66,9 @@ class Town:
     def tell(self, pod: Pod) -> None:
         """Hand a word of the watch on, as the reign does."""
         self.known[pod.metadata.uid] = pod
+        if not asks(pod, names=NAMES):
+            self.picture.pod_lies(pod)
+            return
         self.desk.pod_seen(pod)
         self.turns.pod_seen(pod)
 
@@ -185,8 +189,9 @@ class Town:
 
     # --- whom it is about --------------------------------------------------------------------------------------------
     def somebody(self) -> Pod | None:
-        """Any pod that there is."""
-        return self.api.pods[self.chance.choice(sorted(self.api.pods))] if self.api.pods else None
+        """Any pod that asks for slices, which alone our centre is asked about."""
+        theirs = sorted(name for name, pod in self.api.pods.items() if asks(pod, names=NAMES))
+        return self.api.pods[self.chance.choice(theirs)] if theirs else None
 
     def flip(self) -> bool:
         """Yes or no."""

@@ -11,7 +11,8 @@ from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.deciding.turns import Turn
 from support.centre import NAMES, asks
 from support.centre_api import Write, replace, ungated, wants_a_place
-from support.centre_town import NODES, Town
+from support.centre_plain import PlainTown
+from support.centre_town import NODES
 
 # Few of each: what goes wrong needs two who meet.
 SLOTS = "abc"
@@ -31,7 +32,7 @@ SAID: tuple[dict[str, str], ...] = (
 )
 
 
-class World(Town):
+class World(PlainTown):
     """A town with users and a kube-scheduler."""
 
     # --- turns -------------------------------------------------------------------------------------------------------
@@ -246,6 +247,7 @@ STEPS: dict[Callable[[World], None], int] = {
     World.bind: 2,
     World.delete: 2,
     World.change: 2,
+    World.plain: 3,
     World.annotate: 1,
     World.repeat: 1,
     World.node: 1,

@@ -43,6 +43,7 @@ class Reigning:
     """A cluster that a test makes, and the leader under test."""
 
     def __init__(self, settings: CentreSettings) -> None:
+        self._settings = settings
         self._clock = SystemClock()
         self.clock = AheadClock()
         self.leads = True
@@ -55,12 +56,16 @@ class Reigning:
         for name in (NAMES.namespace, NAMESPACE):
             self.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self._client = KubeClient(transport=DirectTransport(frontend=self._frontend, clock=self._clock))
-        self.reign = Reign(
+        self.reign = self.new_reign()
+
+    def new_reign(self) -> Reign:
+        """Of whoever begins to lead now."""
+        return Reign(
             transport=DirectTransport(frontend=self._frontend, clock=self._clock, user=CENTRE),
             clock=self.clock,
             random=lambda: 0.5,
             names=NAMES,
-            settings=settings,
+            settings=self._settings,
             queues=QueueSettings(),
             leads=lambda: self.leads,
             settled=lambda: None,
@@ -126,12 +131,19 @@ class Reigning:
 async def reigning(**settings: float) -> AsyncIterator[Reigning]:
     """Reign as long as the block lasts, by the centre's settings."""
     made = Reigning(msgspec.structs.replace(CentreSettings(), **settings))
-    reign = asyncio.ensure_future(made.reign.run())
-    try:
+    async with runs(made.reign):
         yield made
+
+
+@asynccontextmanager
+async def runs(reign: Reign) -> AsyncIterator[None]:
+    """Let a leader reign as long as the block lasts."""
+    running = asyncio.ensure_future(reign.run())
+    try:
+        yield
     finally:
-        reign.cancel()
-        await asyncio.gather(reign, return_exceptions=True)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def until(look: Callable[[], bool]) -> None:
