@@ -56,6 +56,7 @@ def centre_of(
             queues=settings.queues,
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
+            led_until=leadership.beat_before,
             aside=asyncio.to_thread,
             rules=rules,
             mix=mix,

@@ -152,6 +152,10 @@ class Election:
         self._leave_by: float | None = None
         # Our belief to lead ends then, or has ended.
         self.leads_until = -math.inf
+        # When whoever leads, or led last, has renewed last, as it wrote; and what that was before our term began. By
+        # others' wall clocks: for those who compare it with what others wrote, and nothing here is judged by it.
+        self._beat = ""
+        self.beat_before = ""
 
     # --- what we believe ---------------------------------------------------------------------------------------------
     def leads(self, *, now: float) -> bool:
@@ -215,6 +219,7 @@ class Election:
         before, self._lease, self._certain, self._looked_at = self._lease, lease, True, now
         if self._is_mine:
             return
+        self._beat = (lease and lease.spec.renew_time) or self._beat
         self.leads_until = min(self.leads_until, now)
         if lease is None:
             self._ripe_at = math.inf
@@ -224,6 +229,9 @@ class Election:
 
     def written(self, lease: Lease, *, sent_at: float) -> None:
         """A claim or renewal stands; `sent_at` is when it was sent."""
+        if not self.leads(now=sent_at):
+            self.beat_before = self._beat
+        self._beat = lease.spec.renew_time or ""
         self._lease, self._certain, self._renewed_at = lease, True, sent_at
         if self._leave_by is None:
             self.leads_until = max(self.leads_until, sent_at + self._settings.duration - self._settings.margin)

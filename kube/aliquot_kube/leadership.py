@@ -11,6 +11,7 @@ import msgspec
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
 from aliquot_core.errors import ClusterError
+from aliquot_core.instants import seconds_of
 from aliquot_core.names import Names
 from aliquot_kube.election import (
     Election,
@@ -89,6 +90,11 @@ class Leadership:
     def fence(self) -> Fence | None:
         """The term in which we lead now."""
         return self._election.fence(now=self._clock.monotonic())
+
+    @property
+    def beat_before(self) -> float | None:
+        """When whoever led before our term has renewed last, by its own clock; None where nobody is known to have."""
+        return seconds_of(self._election.beat_before)
 
     @property
     def leader(self) -> Leader | None:

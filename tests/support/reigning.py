@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from aliquot_core.instants import second_time
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.patches import merge_patch
@@ -58,8 +59,8 @@ class Reigning:
         self._client = KubeClient(transport=DirectTransport(frontend=self._frontend, clock=self._clock))
         self.reign = self.new_reign()
 
-    def new_reign(self) -> Reign:
-        """Of whoever begins to lead now."""
+    def new_reign(self, *, led_until: float | None = None) -> Reign:
+        """Of whoever begins to lead now, after another that beat last at an instant, or nobody."""
         return Reign(
             transport=DirectTransport(frontend=self._frontend, clock=self._clock, user=CENTRE),
             clock=self.clock,
@@ -69,6 +70,7 @@ class Reigning:
             queues=QueueSettings(),
             leads=lambda: self.leads,
             settled=lambda: None,
+            led_until=led_until,
         )
 
     def create(self, path: str, manifest: Json) -> Json:
@@ -103,7 +105,15 @@ class Reigning:
 
     async def nominate(self, name: str, *, node: str) -> None:
         """As kube-scheduler does that would evict others there."""
-        patch = merge_patch({"status": {"nominatedNodeName": node}})
+        await self._tell_status(name, {"nominatedNodeName": node})
+
+    async def evict_by_priority(self, name: str, *, at: float) -> None:
+        """As kube-scheduler tells its victim, at an instant, before it deletes it."""
+        said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        await self._tell_status(name, {"conditions": [{**said, "lastTransitionTime": second_time(at)}]})
+
+    async def _tell_status(self, name: str, status: Json) -> None:
+        patch = merge_patch({"status": status})
         await self._client.patch(PODS, namespace=NAMESPACE, name=name, patch=patch, subresource="status")
 
     async def nominated(self, name: str) -> str:

@@ -24,6 +24,7 @@ def known_reign(*, rules: Rules = NO_RULES) -> Reign:
         queues=QueueSettings(),
         leads=lambda: True,
         settled=lambda: None,
+        led_until=None,
         rules=rules,
     )
     for node in (make_node("n1", gpus("n1", 4)), make_node("n2", gpus("n2", 4), cordoned=True)):

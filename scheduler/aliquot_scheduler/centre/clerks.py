@@ -47,6 +47,7 @@ class Clerks:
         settings: CentreSettings,
         moves_per_hour: int,
         aside: Aside,
+        led_until: float | None,
     ) -> None:
         self._events = means.events
         self.queue_writer = QueueWriter(
@@ -76,7 +77,7 @@ class Clerks:
         self.over_use = OverUseEvictor(
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
-        self.by_priority = EvictionsByPriority(means=means)
+        self.by_priority = EvictionsByPriority(means=means, led_until=led_until)
         in_vain = NominatedInVain(means=means, pods=lambda: watches.pods.objects)
         # Else whom kube-scheduler chooses goes.
         self.in_vain = in_vain if settings.evictions_denied else None

@@ -63,6 +63,7 @@ class Reign:
         queues: QueueSettings,
         leads: Callable[[], bool],
         settled: Callable[[], None],
+        led_until: float | None,
         aside: Aside = at_once,
         rules: Rules = NO_RULES,
         mix: Mix | None = None,
@@ -70,7 +71,8 @@ class Reign:
     ) -> None:
         """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
 
-        `aside` does long work beside the decisions. The leader's own Lease is renewed every `renew` seconds.
+        Whoever led before beat last at `led_until`, by its wall clock; None where nobody is known to have led. `aside`
+        does long work beside the decisions. The leader's own Lease is renewed every `renew` seconds.
         """
         self._clock, self._names = clock, names
         self._stale = settings.stale
@@ -100,6 +102,7 @@ class Reign:
             settings=settings,
             moves_per_hour=queues.moves_per_hour,
             aside=aside,
+            led_until=led_until,
         )
         self.for_the_cluster = ForTheCluster(means=means)
         self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in)

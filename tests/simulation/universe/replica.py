@@ -169,6 +169,7 @@ class SimReplica:
             queues=self.queues,
             leads=lambda: leadership.leads(self.clock.monotonic()),
             settled=lambda: None,
+            led_until=leadership.beat_before,
         )
         self._watch_turns(reign)
         return reign

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from aliquot_core.instants import second_time
 from aliquot_core.objects import Pod, PodCondition
-from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_scheduler.centre.binder import Binder, NotReadyError, WhyNobody
 from aliquot_scheduler.centre.by_priority import EvictionsByPriority
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.queues.telling.notices import Notice
-from support.centre import asks, make_pod
+from support.centre import WALL, asks, make_pod
 from support.centre_means import means
 from support.centre_race import SlowApi, Trial
 
@@ -67,17 +68,24 @@ def test_whoever_is_offered_nobody_is_counted(row: str) -> None:
 
 def evicted(pod: Pod, **other: Any) -> Pod:
     """As kube-scheduler marks its victim."""
-    said: Mapping[str, str] = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", **other}
-    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=[PodCondition(**said)]))
+    said: Mapping[str, Any] = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", **other}
+    conditions = [msgspec.convert(said, PodCondition)]
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
+
+
+def again(pod: Pod) -> Pod:
+    """Another one under its name."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid="again"))
 
 
 SEEN: dict[str, tuple[Change[Pod], int]] = {
     "it is marked": (Modified(old=SLICE, new=evicted(SLICE)), 1),
     "it was marked before": (Modified(old=evicted(SLICE), new=evicted(SLICE)), 0),
+    "another one of its name is marked, too": (Modified(old=evicted(SLICE), new=again(evicted(SLICE))), 1),
     "it has no slices": (Modified(old=PLAIN, new=evicted(PLAIN)), 0),
     "its queue evicts it": (Modified(old=SLICE, new=evicted(SLICE, reason="EvictionByEvictionAPI")), 0),
     "it is marked no more": (Modified(old=SLICE, new=evicted(SLICE, status="False")), 0),
-    "a reign begins": (Added(new=evicted(SLICE)), 0),
+    "it came and was marked unheard": (Added(new=evicted(SLICE, lastTransitionTime="2026-11-21T09:00:00Z")), 1),
     "it is gone": (Deleted(old=evicted(SLICE)), 0),
 }
 
@@ -87,8 +95,32 @@ def test_each_slice_that_goes_by_priority_is_told_of_once(row: str) -> None:
     """On the pod, and in a number by which an alert begins."""
     change, count = SEEN[row]
     told = Told()
-    _, given = office(told)
-    seen = EvictionsByPriority(means=given)
+    seen = EvictionsByPriority(means=office(told)[1], led_until=WALL)
+    seen.pod_changed(Synced(resource_version="7"))
     seen.pod_changed(change)
     assert seen.count == count
-    assert told.warned == [("slice", "EvictedByPriority")] * count
+    assert [reason for _, reason in told.warned] == ["EvictedByPriority"] * count
+
+
+# When kube-scheduler wrote it, when the leader before beat last, and whether whoever begins tells of it.
+FOUND: dict[str, tuple[str | None, float | None, bool]] = {
+    "nobody led": (second_time(WALL + 20), WALL, True),
+    "nobody led yet, by a whole second": (second_time(WALL), WALL + 0.9, True),
+    "by a clock that is a second behind": (second_time(WALL - 1), WALL + 0.9, True),
+    "somebody led": (second_time(WALL - 20), WALL, False),
+    "somebody led, and was then restarted": (second_time(WALL - 4), WALL, False),
+    "nobody is known to have led": (second_time(WALL - 20), None, True),
+    "nobody knows when": (None, WALL, True),
+}
+
+
+@pytest.mark.parametrize("row", FOUND)
+def test_whoever_begins_to_lead_tells_of_those_that_went_while_nobody_led(row: str) -> None:
+    """And of no other that it finds: each restart, and each new list, would tell of them again."""
+    at, led_until, tells = FOUND[row]
+    told = Told()
+    seen = EvictionsByPriority(means=office(told)[1], led_until=led_until)
+    found = evicted(SLICE, lastTransitionTime=at)
+    for change in (Added(new=found), Added(new=PLAIN), Synced(resource_version="7"), Modified(old=found, new=found)):
+        seen.pod_changed(change)
+    assert (seen.count, told.warned) == ((1, [("slice", "EvictedByPriority")]) if tells else (0, []))

@@ -66,6 +66,7 @@ class Cluster:
             queues=QueueSettings(),
             leads=lambda: True,
             settled=lambda: None,
+            led_until=None,
         )
         for namespace in self.of["Namespace"].values():
             made._namespace_changed(Added(new=namespace))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from aliquot_kube.resources import EVENTS
+from aliquot_scheduler.centre.reign import Reign
+from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.picture.picture import Picture
-from support.large_cluster import NAMESPACE, Json
-from support.reigning import reigning, runs, until
+from support.large_cluster import NAMESPACE, Json, pod_manifest
+from support.reigning import Reigning, reigning, runs, until
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # Of pods without slices: the nodes for which each is nominated, one after the other; empty if it is so no more.
@@ -38,7 +43,7 @@ async def test_what_is_kept_for_nominated_pods_the_next_leader_keeps_too() -> No
     async with reigning() as town:
         for node in ("n1", "n2"):
             town.join(node)
-        await until(lambda: not town.reign.why_not())
+        await knows_all(town.reign)
         for name, nodes in NOMINATED.items():
             made = town.create(PODS, plain(name))["metadata"]["name"]
             for node in nodes:
@@ -46,5 +51,37 @@ async def test_what_is_kept_for_nominated_pods_the_next_leader_keeps_too() -> No
         await until(lambda: {node: who for node, (who, _) in kept(town.reign.picture).items()} == KEPT)
         after = town.new_reign()
         async with runs(after):
-            await until(lambda: not after.why_not())
+            await knows_all(after)
             assert kept(after.picture) == kept(town.reign.picture)
+
+
+async def knows_all(reign: Reign) -> None:
+    """Let it read what there is."""
+    await until(lambda: not reign.why_not())
+
+
+async def reasons(town: Reigning) -> list[str]:
+    """Of all Events, after others have had their turn."""
+    await asyncio.sleep(0)
+    return [event.reason for event in await town._client.list(EVENTS)]
+
+
+@pytest.mark.timeout(30)
+async def test_who_went_by_priority_while_nobody_led_the_next_leader_tells_of() -> None:
+    """Once: to whoever leads after that it is told already."""
+    town = Reigning(CentreSettings())
+    town.join("n1")
+    async with runs(town.reign):
+        await knows_all(town.reign)
+        town.create(PODS, pod_manifest("slice", compute=50, memory=1_000))
+        await town.place("slice")
+    led_until = town.clock.wall()
+    await town.evict_by_priority("slice", at=led_until + 20.0)
+    for before, told in ((led_until, 1), (led_until + 60.0, 0)):
+        after = town.new_reign(led_until=before)
+        async with runs(after):
+            await knows_all(after)
+            assert after.clerks.by_priority.count == told
+            while "EvictedByPriority" not in await reasons(town):
+                pass
+    assert (await reasons(town)).count("EvictedByPriority") == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from aliquot_cli.top.onlooker import Onlooker, renewed_every
 from aliquot_core.names import LEADER_LEASE
 from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.election import ElectionSettings
+from aliquot_kube.leadership import Leadership
 from aliquot_scheduler.picture.hearing import deaf_after
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.centre import NAMES, make_lease
@@ -26,12 +28,14 @@ def test_the_leader_judges_by_the_election_s_settings() -> None:
     centre = centre_of(
         Settings(election=ELECTION),
         transport=FakeApi(),
-        leadership=cast("Any", None),  # nobody asks who leads
+        leadership=cast("Leadership", SimpleNamespace(beat_before=1_000.0)),
         clock=VirtualClock(),
         random=lambda: 0.5,
     )
     reign = centre._new_reign()
     assert (reign.picture._hearing._after, reign._watches._deaf) == (deaf_after(4.5), deaf_after(4.5))
+    # What was told until then it does not tell again.
+    assert 900.0 < reign.clerks.by_priority._told_until < 1_000.0
 
 
 def leading(seconds: int | None) -> Lease:

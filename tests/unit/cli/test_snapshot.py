@@ -22,17 +22,14 @@ from aliquot_core.hosts import host_request
 from aliquot_core.instants import second_time
 from aliquot_core.objects import Container, EnvVar, Pod, PodCondition, Queue
 from aliquot_kube.clock import SystemClock
-from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.in_force import InForce
 from aliquot_scheduler.queues.room.recalling import words_for
-from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.rules.expressions import Expression, RuleSettings
 from aliquot_scheduler.simulating.deciding import LetIn, Replayed, makes_room
 from aliquot_scheduler.simulating.snapshot import Snapshot, SnapshotError, packed, unpacked
 from aliquot_scheduler.worth.mix import Shape as MixShape
 from aliquot_scheduler.worth.page import Page, encode_page
-from aliquot_standalone.apiserver.direct import DirectTransport
 from support.centre import WALL, asks, gpus, make_lease, make_node
 from support.large_cluster import NAMES, NAMESPACE, pod_manifest
 from support.queue_scenarios import Scenario, said_now, specs_of
@@ -81,20 +78,6 @@ async def _filled(on: Reigning) -> None:
     await asyncio.gather(reign, return_exceptions=True)
 
 
-def _next_leader(on: Reigning) -> Reign:
-    clock = SystemClock()
-    return Reign(
-        transport=DirectTransport(frontend=on._frontend, clock=clock, user="centre"),
-        clock=clock,
-        random=lambda: 0.5,
-        names=NAMES,
-        settings=CentreSettings(),
-        queues=QueueSettings(),
-        leads=lambda: True,
-        settled=lambda: None,
-    )
-
-
 async def test_a_file_replays_to_what_the_next_leader_decides() -> None:
     """Who is let in and on which cards, for whom room is made, on which cards, and who goes for it."""
     on = Reigning(CentreSettings())
@@ -104,7 +87,7 @@ async def test_a_file_replays_to_what_the_next_leader_decides() -> None:
     taken = await read_snapshot(on._client, call=CALL, wall=SystemClock().wall())
     told = Replayed(unpacked(packed(taken), where="memory")).decide()
 
-    leader = _next_leader(on)
+    leader = on.new_reign()
     reign = asyncio.ensure_future(leader.run())
     turns = leader.turns
     try:

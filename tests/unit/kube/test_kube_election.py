@@ -229,6 +229,36 @@ def test_leader_is_known_while_its_lease_is_good() -> None:
     assert leader().holder(now=START + 7) is None
 
 
+def beat(second: int) -> str:
+    """As it stands in the lease's version of that number."""
+    return f"2031-01-01T00:00:{second:02d}.000000Z"
+
+
+def test_whoever_begins_knows_when_the_last_leader_beat() -> None:
+    """In its whole term; then when it beat itself. A claim of which it was not told is none."""
+    election = follower(lease(version=3))
+    election.seen(lease("", version=4), now=START + 1)
+    election.written(lease("me", version=5), sent_at=START + 1)
+    assert election.beat_before == beat(4)
+    election.written(lease("me", version=6), sent_at=START + 3)
+    assert election.beat_before == beat(4)
+    lost(election, after=12).seen(lease("me", version=7), now=START + 12)
+    election.written(lease("me", version=8), sent_at=START + 13)
+    assert election.beat_before == beat(6)
+
+
+@pytest.mark.parametrize("found", [None, NEW])
+def test_where_nobody_led_nobody_has_beaten(found: Lease | None) -> None:
+    """A lease that was just made says nothing; of one that is gone that was seen counts."""
+    election = follower(found)
+    election.written(MINE, sent_at=START + 9)
+    assert election.beat_before == ""
+    other = follower(HELD)
+    other.seen(found, now=START + 1)
+    other.written(MINE, sent_at=START + 10)
+    assert other.beat_before == beat(1)
+
+
 def test_fence_is_the_term() -> None:
     """It grows with each change of hands."""
     assert leader().fence(now=START) == Fence(transitions=4, acquired="2031-01-01T00:00:00.000000Z")
