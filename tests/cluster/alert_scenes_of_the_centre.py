@@ -166,6 +166,30 @@ OF_THE_CENTRE = (
         {2: 0, 5: 1, 45: 0},
     ),
     scene(
+        "SlicesEvictedByPriority",
+        "some went while nobody led, as whoever led next tells from its first word on",
+        {"aliquot_centre_evictions_by_priority_total": "_x5 2x60"},
+        {4: 0, 7: 1, 32: 1, 40: 0},
+    ),
+    scene(
+        "SlicesEvictedByPriority",
+        "another leader has found none",
+        {
+            'aliquot_centre_evictions_by_priority_total{pod="a"}': "2x40",
+            'aliquot_centre_evictions_by_priority_total{pod="b"}': "_x41 0x20",
+        },
+        {38: 0, 42: 0, 45: 0},
+    ),
+    scene(
+        "SlicesEvictedByPriority",
+        "one goes unjudged, others are judged",
+        {
+            f'{ASKED}_count{{endpoint="spare",outcome="unjudged"}}': "0x3 1x60",
+            f'{ASKED}_count{{endpoint="spare",outcome="refused"}}': "0+1x63",
+        },
+        {2: 0, 5: 1, 45: 0},
+    ),
+    scene(
         "NothingIsBound",
         "all bindings are refused, other verbs are answered",
         {

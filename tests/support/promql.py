@@ -27,7 +27,7 @@ _OPERATORS = {"or", "and", "unless", "bool"}
 _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
 _MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*"([^"]*)"\s*(?:,|$)')
 _GROUPED = re.compile(rf"\b({'|'.join(_GROUPING)})\s*\(([^)]*)\)")
-_RANGE = re.compile(r"\[[^\]]*\]")
+_RANGE = re.compile(r"\[[^\]]*\]|\boffset \d+[smhd]")
 _WORD = re.compile(r"[a-zA-Z_:][\w:]*")
 _RESULT = re.compile(r"\b(?:sum|min|max)\s+by\s*\(([^)]*)\)")
 
