@@ -31,10 +31,11 @@ class ForTheCluster:
             case Deleted(old=pod):
                 self._waiting.gone(pod)
             case Modified(old=old, new=pod):
-                self._waiting.gone(old)
-                self._waiting.seen(pod)
+                if old.metadata.uid != pod.metadata.uid:
+                    self._waiting.gone(old)
+                self._waiting.seen(pod, now=self._clock.monotonic())
             case Added(new=pod):
-                self._waiting.seen(pod)
+                self._waiting.seen(pod, now=self._clock.monotonic())
 
     async def one_for(self, victim: Pod) -> Pod | None:
         """For whom it may go; None if there is nobody after a moment either."""
@@ -42,7 +43,8 @@ class ForTheCluster:
         while True:
             if why := self._why_not():
                 raise NotReadyError(why, where="centre", remedy="kube-scheduler evicts as without us meanwhile")
-            found = self._waiting.one_for(victim)
-            if found is not None or self._clock.monotonic() >= until:
+            now = self._clock.monotonic()
+            found = self._waiting.one_for(victim, now=now)
+            if found is not None or now >= until:
                 return found
             await self._clock.sleep(_LOOK)

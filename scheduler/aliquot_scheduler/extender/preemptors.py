@@ -2,7 +2,8 @@
 
 What it writes on a victim names no pod for which it is. But for whom it evicts it nominates for the victim's node, at
 the same moment; and whoever it has found to fit nowhere, and has nominated nowhere, it evicts nobody for. So one that
-waits in vain, for a volume say, opens no node to others. All is told once per event, and looked up by the node.
+waits in vain, for a volume say, opens no node to others; nor, after a while, one at which nobody has looked at all: it
+names a scheduler that is not there, say. All is told once per event, and looked up by the node.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from aliquot_scheduler.extender.preempting import runs_the_cluster
 _ANYWHERE: Final = ""
 # Kubernetes' own words, of one that was looked at in vain.
 _LOOKED_AT: Final = ("Unschedulable", "SchedulerError")
+# kube-scheduler looks at a new pod of the system within a second, before all others. When it looks at one that has
+# waited for longer, since it was away itself, it nominates it as it evicts for it.
+_OVERLOOKED: Final = 60.0
 
 
 class Preemptors:
@@ -26,18 +30,25 @@ class Preemptors:
     def __init__(self, *, names: Names) -> None:
         self._names = names
         self._node_of: dict[str, str] = {}
+        # By UID: since when those are known who are nominated for no node yet.
+        self._since: dict[str, float] = {}
         self._at: dict[str, dict[str, Pod]] = {}
 
-    def seen(self, pod: Pod) -> None:
+    def seen(self, pod: Pod, *, now: float) -> None:
         """The last word on a pod."""
+        uid, node = pod.metadata.uid, self._node_for(pod)
+        since = self._since.get(uid, now)
         self.gone(pod)
-        node = self._node_for(pod)
-        if node is not None:
-            self._node_of[pod.metadata.uid] = node
-            self._at.setdefault(node, {})[pod.metadata.uid] = pod
+        if node is None:
+            return
+        self._node_of[uid] = node
+        self._at.setdefault(node, {})[uid] = pod
+        if not pod.status.nominated_node_name:
+            self._since[uid] = since
 
     def gone(self, pod: Pod) -> None:
         """It is no more."""
+        self._since.pop(pod.metadata.uid, None)
         node = self._node_of.pop(pod.metadata.uid, None)
         if node is not None:
             there = self._at[node]
@@ -45,11 +56,11 @@ class Preemptors:
             if not there:
                 del self._at[node]
 
-    def one_for(self, victim: Pod) -> Pod | None:
+    def one_for(self, victim: Pod, *, now: float) -> Pod | None:
         """For whom this pod may go; None if for nobody."""
         for node in (victim.spec.node_name, _ANYWHERE):
-            for pod in self._at.get(node, {}).values():
-                if pod.spec.priority > victim.spec.priority:
+            for uid, pod in self._at.get(node, {}).items():
+                if pod.spec.priority > victim.spec.priority and now - self._since.get(uid, now) <= _OVERLOOKED:
                     return pod
         return None
 

@@ -68,6 +68,21 @@ async def test_who_is_asked_first_hears_for_whom(row: str) -> None:
     assert (found.key if found else None) == (dns().key if may else None)
 
 
+async def test_one_that_nobody_looks_at_is_asked_for_no_longer() -> None:
+    """By the leader's clock, from when it was first told of; other words on it change nothing."""
+    clock = VirtualClock()
+    known = ForTheCluster(means=means(FakeApi(), clock=clock))
+    waits, labelled = dns(), dns(message="still here")
+    known.pod_changed(Added(new=waits))
+    await clock.advance(59.0)
+    known.pod_changed(Modified(old=waits, new=labelled))
+    assert (await known.one_for(VICTIM)) is labelled
+    await clock.advance(2.0)
+    told = asyncio.ensure_future(known.one_for(VICTIM))
+    await clock.advance(2 * PATIENCE)
+    assert await told is None
+
+
 async def test_blind_nobody_is_judged() -> None:
     """Nor when that comes while it waits: the victim goes as if nobody were there to ask."""
     clock, blind = VirtualClock(), [""]

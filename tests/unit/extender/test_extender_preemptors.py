@@ -69,31 +69,59 @@ def test_others_go_for_what_runs_the_cluster_where_it_may_lie(row: str) -> None:
     """And for nobody else; nor once it is gone."""
     waiting, nodes = ROWS[row]
     preemptors = Preemptors(names=NAMES)
-    preemptors.seen(waiting)
-    assert {node for node in ("n1", "n2") if preemptors.one_for(victim(node)) is waiting} == nodes
+    preemptors.seen(waiting, now=0.0)
+    assert {node for node in ("n1", "n2") if preemptors.one_for(victim(node), now=0.0) is waiting} == nodes
     preemptors.gone(waiting)
-    assert preemptors.one_for(victim()) is None
+    assert preemptors.one_for(victim(), now=0.0) is None
 
 
 def test_the_last_word_on_a_pod_counts() -> None:
     """It is nominated, then elsewhere, then bound; others wait beside it."""
     preemptors, other = Preemptors(names=NAMES), pod("other", status={"nominatedNodeName": "n3"})
-    preemptors.seen(other)
+    preemptors.seen(other, now=0.0)
     told = []
     for status, node in (({}, ""), ({"nominatedNodeName": "n1"}, ""), ({"nominatedNodeName": "n2"}, ""), ({}, "n2")):
-        preemptors.seen(pod(status=status, spec={"nodeName": node}))
-        told.append({name for name in ("n1", "n2") if preemptors.one_for(victim(name))})
+        preemptors.seen(pod(status=status, spec={"nodeName": node}), now=0.0)
+        told.append({name for name in ("n1", "n2") if preemptors.one_for(victim(name), now=0.0)})
     assert told == [{"n1", "n2"}, {"n1"}, {"n2"}, set()]
-    assert preemptors.one_for(victim("n3")) is other
-    assert preemptors.one_for(victim("n3", priority=1_000)) is None
+    assert preemptors.one_for(victim("n3"), now=0.0) is other
+    assert preemptors.one_for(victim("n3", priority=1_000), now=0.0) is None
+
+
+# What is told of one pod after so many seconds, and on which of two nodes others may go for it after 90.
+UNSEEN, WAITED = {"schedulerName": "nobody"}, pod(spec={"schedulerName": "nobody"})
+OVERLOOKED: dict[str, tuple[list[tuple[float, Pod]], set[str]]] = {
+    "nobody looks at it": ([(0, WAITED)], set()),
+    "nobody looks at it, whatever else is told of it": ([(0, WAITED), (80, WAITED)], set()),
+    "nobody looks at one that is pinned": ([(0, pod(spec=UNSEEN | pinned("n2")))], set()),
+    "it has come since": ([(31, WAITED)], {"n1", "n2"}),
+    "its gate was lifted since": (
+        [(0, pod(spec=UNSEEN | {"schedulingGates": [{"name": "g"}]})), (31, WAITED)],
+        {"n1", "n2"},
+    ),
+    "it is looked at late, and nominated": ([(0, WAITED), (80, pod(status={"nominatedNodeName": "n1"}))], {"n1"}),
+    "it is nominated for long": ([(0, pod(status={"nominatedNodeName": "n1"}))], {"n1"}),
+    "another one comes later": ([(0, WAITED), (31, pod("q", spec=UNSEEN))], {"n1", "n2"}),
+}
+
+
+@pytest.mark.parametrize("row", OVERLOOKED)
+def test_one_that_no_scheduler_looks_at_opens_nodes_for_a_minute_at_the_most(row: str) -> None:
+    """Whatever name it has given: that of none would open all of them for ever."""
+    words, nodes = OVERLOOKED[row]
+    preemptors = Preemptors(names=NAMES)
+    for at, word in words:
+        preemptors.seen(word, now=at)
+    assert {node for node in ("n1", "n2") if preemptors.one_for(victim(node), now=90.0)} == nodes
 
 
 def test_who_is_forgotten_leaves_nothing() -> None:
     """Pods come and go for months."""
     preemptors = Preemptors(names=NAMES)
     for number in range(3):
-        preemptors.seen(pod(str(number), status={"nominatedNodeName": f"n{number}"}))
+        status = {"nominatedNodeName": f"n{number}"} if number else {}
+        preemptors.seen(pod(str(number), status=status), now=0.0)
     for number in range(3):
         preemptors.gone(pod(str(number)))
         preemptors.gone(pod(str(number)))
-    assert not any(vars(preemptors)[kept] for kept in ("_node_of", "_at"))
+    assert not any(vars(preemptors)[kept] for kept in ("_node_of", "_at", "_since"))
