@@ -62,7 +62,6 @@ class Beside:
         queue, mark = candidate.first.queue, candidate.first.mark
         refusal = self._memory.sayings.why(queue, mark)
         if refusal is not None and refusal.first in self._stood_back_for:
-            self._memory.sayings.say_again(queue, mark)
             return True
         self._asked_in_vain += 1
         if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:

@@ -34,11 +34,6 @@ class Sayings:
         """Why a candidate was passed over."""
         self._said[queue, mark] = refusal
 
-    def say_again(self, queue: str, mark: Mark) -> None:
-        """What was said of it in the sweep before holds still."""
-        if refusal := self._before.get((queue, mark)):
-            self._said.setdefault((queue, mark), refusal)
-
     def why(self, queue: str, mark: Mark) -> Refusal | None:
         """Why such a candidate was passed over in the last sweep, if it was."""
         return self._said.get((queue, mark))
