@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 
 from aliquot_scheduler.page.model import WaitingShown
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
+from aliquot_scheduler.queues.telling.named import with_names
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -28,6 +29,8 @@ def waiting_shown(
     """
     found: list[WaitingShown] = []
     reasons: Counter[str] = Counter()
+    # Whoever looks may see all pods.
+    names = {waiter.uid: waiter.pod.key for waiter in waiters}
     ordered = sorted(waiters, key=lambda waiter: (waiter.queue, waiter.place))
     for number, waiter in enumerate(ordered[:_MOST]):
         if not number % _AT_ONCE:
@@ -36,7 +39,7 @@ def waiting_shown(
             Notice(reason=_UNHEARD, message=f"{deaf}: nobody is placed meanwhile") if deaf else turns.notice(waiter)
         )
         reasons[notice.reason] += 1
-        found.append(_shown(waiter, reason=notice.reason, why=notice.message))
+        found.append(_shown(waiter, reason=notice.reason, why=with_names(notice.message, names)))
     if rest := len(ordered) - len(found):
         reasons[_NOT_SHOWN] = rest
     return found, reasons

@@ -268,7 +268,7 @@ def test_all_who_stand_back_are_told_for_whom_however_many_they_are() -> None:
         waiting = {waiter.uid: stage.queues.notice(waiter) for waiter in stage.queues.waiting()}
         small = [notice for uid, notice in waiting.items() if uid != "large"]
         assert {notice.reason for notice in small} == {"Behind"}
-        assert all("team/pod-large has waited" in notice.message for notice in small)
+        assert all("(queue a, UID large) has waited" in notice.message for notice in small)
     stage.end("b1")
     assert stage.run(after=0.1) == ["large"]
     (waiter, *_) = (one for one in stage.queues.waiting())

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Namespace, Pod, PodCondition, Queue
-from aliquot_scheduler.explaining import explain
+from aliquot_scheduler.explaining import Explanation, explain
+from aliquot_scheduler.page.waiters import waiting_shown
 from aliquot_scheduler.queues.said.entry import Plan, plan_of
+from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.telling.forms import WaitingPod
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.views import views
@@ -87,11 +89,13 @@ class Seen:
 
     def explained(self, key: str) -> str:
         """The word of `aliquot explain`."""
+        return self.explanation(key).reason
+
+    def explanation(self, key: str) -> Explanation:
+        """All of it."""
         (pod,) = (one for one in self.pods if one.key == key)
         leases = [make_lease(name) for name in self.stage.picture.nodes]
-        return explain(
-            pod, nodes=self.nodes, leases=leases, pods=self.pods, names=NAMES, wall=WALL, plan=self.plan
-        ).reason
+        return explain(pod, nodes=self.nodes, leases=leases, pods=self.pods, names=NAMES, wall=WALL, plan=self.plan)
 
 
 def agree(stage: Stage, plan: Plan) -> Counter[str]:
@@ -211,6 +215,41 @@ def test_what_only_the_leader_remembers_is_read_in_its_last_word(word: str) -> N
     pod = replace(pod, spec=replace(pod.spec, scheduling_gates=[] if word == "TurnLost" else pod.spec.scheduling_gates))
     assert read(stage, plan, pod, said=word) == (word, "as the leader said")
     assert read(stage, plan, pod, said="HeldBack")[0] == "NoRoom"
+
+
+def test_who_may_see_all_pods_is_told_the_name_that_a_tenant_is_not() -> None:
+    """By the UID in the condition, in both commands and on the page; of one that is gone since, what that says."""
+    plan = plan_for({"red": {}, "blue": {}})
+    stage = Stage(plan.specs, nodes=(1,), settings=QueueSettings(patience=10.0, hold=100.0))
+    stage.submit("ever", 60, queue="blue")
+    stage.run()
+    stage.submit("large", 100, queue="red", user="rival")
+    stage.run()
+    stage.submit("small", 40, queue="blue")
+    assert stage.round(after=20.0) == []
+    seen = Seen(stage, plan)
+    (small,) = (pod for pod in seen.pods if pod.metadata.uid == "small")
+    (condition,) = small.status.conditions
+    goes_first = "it counts as 40 % of compute and 1000 MiB of memory; {} has waited for long and goes first"
+    assert condition.message == goes_first.format("a pod of another namespace (queue red, UID large)")
+    named = goes_first.format("rival/pod-large of queue red")
+    assert seen.told()[small.key] == ("Behind", named)
+    explained = seen.explanation(small.key)
+    assert explained.queue is not None
+    assert (explained.queue.why, explained.summary) == (named, named)
+    assert on_the_page(stage)[small.key] == named
+    seen.pods = [pod for pod in seen.pods if pod.metadata.uid != "large"]
+    assert seen.told()[small.key] == ("Behind", condition.message)
+
+
+def on_the_page(stage: Stage) -> dict[str, str]:
+    """By pod, why it waits."""
+    looking = waiting_shown(list(stage.queues.waiting()), stage.queues, deaf="")
+    while True:
+        try:
+            next(looking)
+        except StopIteration as done:
+            return {one.pod: one.why for one in done.value[0]}
 
 
 def read(stage: Stage, plan: Plan, pod: Pod, *, said: str) -> tuple[str, str]:

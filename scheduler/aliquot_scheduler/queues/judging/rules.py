@@ -26,7 +26,7 @@ import msgspec
 from aliquot_scheduler.queues.charged.ledger import Ledger
 from aliquot_scheduler.queues.judging.cards import Stock
 from aliquot_scheduler.queues.said.tree import COMPUTE, ROOT
-from aliquot_scheduler.queues.waiting.waiter import Candidate
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 
 
 class Cause(StrEnum):
@@ -40,6 +40,21 @@ class Cause(StrEnum):
     NODES = "nodes"
 
 
+class First(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has waited for so long that others stand back for it: its pod, and where that waits."""
+
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+
+    @classmethod
+    def of(cls, waiter: Waiter) -> First:
+        """As it waits."""
+        meta = waiter.pod.metadata
+        return cls(uid=meta.uid, namespace=meta.namespace, name=meta.name, queue=waiter.queue)
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """A cause, at which queue (the root: for all together), in which dimension; of nodes also why, in numbers."""
 
@@ -50,8 +65,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     # Of how many pods at once so much was asked.
     asked: int = 0
     pods: int = 1
-    # Who has waited for so long that it stands back for it (`namespace/name`).
-    first: str = ""
+    # For whom it stands back.
+    first: First | None = None
     # Of what is held back: how much of it others would keep idle still; and whether that alone is why.
     kept: int = 0
     reserved: bool = False
@@ -78,9 +93,9 @@ class Rules:
         self._cards = cards
         self._stock: Stock = cards.stock()
         # Each by the one for whom it is; a queue in the dimension in which it has none for that one.
-        self._closed_queues: dict[tuple[str, int], str] = {}
-        self._closed_firm: dict[str, str] = {}
-        self._closed_dimensions: dict[int, str] = {}
+        self._closed_queues: dict[tuple[str, int], First] = {}
+        self._closed_firm: dict[str, First] = {}
+        self._closed_dimensions: dict[int, First] = {}
         # Who waits for a node, and has what its limits have to leave it.
         self._left_for: list[Candidate] = []
 
@@ -100,7 +115,7 @@ class Rules:
             kept = self._ledger.kept_idle(refusal.dimension, candidate.first.queue, amounts, at=refusal.queue)
         return msgspec.structs.replace(refusal, asked=amounts[refusal.dimension], pods=pods, kept=kept)
 
-    def refuses_for(self, refusal: Refusal, *, first: str) -> None:
+    def refuses_for(self, refusal: Refusal, *, first: First) -> None:
         """Somebody has lost patience who waits for quota: who comes after stands back."""
         match refusal.cause:
             case Cause.QUOTA:
@@ -164,5 +179,5 @@ class Rules:
         for head in self._left_for:
             over = self._ledger.crowds(head.first.queue, head.amounts, by=candidate.amounts, of=path)
             if over is not None and head.uid != candidate.uid:
-                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=head.first.pod.key)
+                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=First.of(head.first))
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.queues.charged.ledger import Ledger
-from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
+from aliquot_scheduler.queues.judging.rules import Cause, First, Refusal, no_room
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.keeping import Keeping
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
@@ -36,7 +36,7 @@ class Beside:
         self._placing = placing
         # Those of whom others may have been told that they stand back for them.
         unmoved = map(hall.standing, memory.unmoved(now=now))
-        self._stood_back_for = frozenset(head.pod.key for head in unmoved if head)
+        self._stood_back_for = frozenset(head.uid for head in unmoved if head)
         self._asked_in_vain = 0
 
     def stand_back(self, queue: str) -> Callable[[Candidate], bool]:
@@ -61,7 +61,7 @@ class Beside:
         """Whether it is told that it stands back; of the first few it is looked at closely."""
         queue, mark = candidate.first.queue, candidate.first.mark
         refusal = self._memory.sayings.why(queue, mark)
-        if refusal is not None and refusal.first in self._stood_back_for:
+        if refusal is not None and refusal.first is not None and refusal.first.uid in self._stood_back_for:
             return True
         self._asked_in_vain += 1
         if self._asked_in_vain <= _MOST_ASKED_IN_VAIN or not candidate.one_piece:
@@ -125,4 +125,4 @@ class Beside:
 
     def _behind(self, uid: str) -> Refusal:
         head = self._hall.standing(uid)
-        return Refusal(cause=Cause.BEHIND, first=head.pod.key if head else uid)
+        return Refusal(cause=Cause.BEHIND, first=First.of(head) if head else None)

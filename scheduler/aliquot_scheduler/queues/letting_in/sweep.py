@@ -15,7 +15,7 @@ from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.elsewhere import Without, admissible
-from aliquot_scheduler.queues.judging.rules import Cause, Refusal, Rules, no_room
+from aliquot_scheduler.queues.judging.rules import Cause, First, Refusal, Rules, no_room
 from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.letting_in.beside import Beside
 from aliquot_scheduler.queues.letting_in.gangs import Placing
@@ -148,7 +148,7 @@ class Sweep:
         for head in self._heads_before_losers:
             over = crowds(head.first.queue, head.amounts, by=candidate.amounts, of=path)
             if over is not None:
-                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=head.first.pod.key)
+                return Refusal(cause=Cause.BEHIND, queue=over[0], dimension=over[1], first=First.of(head.first))
         return None
 
     @cached_property
@@ -217,7 +217,7 @@ class Sweep:
             if closes:
                 self._rules.leaves_to(tried)
         elif closes:
-            self._rules.refuses_for(refusal, first=candidate.first.pod.key)
+            self._rules.refuses_for(refusal, first=First.of(candidate.first))
         memory.looks.looked_at(candidate, said, now=self._now, closes=closes, closely=candidate.uid in self._pressing)
 
     def _nodes_for(self, head: Candidate, refusal: Refusal) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from functools import partial
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal, no_room
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT, UNLIMITED, Node
 from aliquot_scheduler.queues.said.units import bare, spoken
+from aliquot_scheduler.queues.telling.named import with_names
 from aliquot_scheduler.queues.telling.standing import Standing
 from aliquot_scheduler.queues.telling.why import (
     BEHIND,
@@ -130,9 +131,11 @@ class _Reader:
             yield f"on their way out of the GPUs that are kept for it: {', '.join([*names, *more])}"
 
     def _leaders(self, waiter: Waiter, words: set[str]) -> Why | None:
-        """The leader's last word, if it is one of these."""
+        """The leader's last word, if it is one of these; with the names that it keeps from who waits."""
         said = self._standing.leaders_word(waiter)
-        return Why(said.reason, partial(str, said.message)) if said and said.reason in words else None
+        if said is None or said.reason not in words:
+            return None
+        return Why(said.reason, partial(with_names, said.message, self._standing.names_by_uid))
 
 
 def quota_of_path(waiter: Waiter, standing: Standing) -> list[str]:

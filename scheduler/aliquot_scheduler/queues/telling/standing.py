@@ -36,7 +36,6 @@ from aliquot_scheduler.queues.telling.wording import Promised, Wording
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.order import Shares
 from aliquot_scheduler.queues.waiting.showings import Showing, read, told
 from aliquot_scheduler.queues.waiting.states import State, promised_to, said_of, state_of
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, summed
@@ -166,7 +165,7 @@ class Standing:
 
     def siblings(self, queue: str) -> list[SiblingStanding]:
         """The queues that hang where this one does, who goes first first."""
-        tree, by_shares = self.plan.tree, self._shares()
+        tree, by_shares = self.plan.tree, self.books.shares(now=_NOW)
         parent = tree.nodes[queue].path[1] if queue != ROOT else ROOT
         standings = sorted(by_shares.standing(name) for name in tree.nodes[parent].children)
         return [
@@ -179,7 +178,7 @@ class Standing:
         waiting: dict[str, int] = {}
         for waiter in self._waiting.get(queue, ()):
             waiting[waiter.user] = waiting.get(waiter.user, 0) + 1
-        by_shares = self._shares()
+        by_shares = self.books.shares(now=_NOW)
         found = [
             UserStanding(user=user, share=by_shares.of_user(queue, user), waiting=n) for user, n in waiting.items()
         ]
@@ -190,6 +189,11 @@ class Standing:
         """The pod as one that waits, or as one that was let in."""
         is_in = state_of(pod, names=self._names).is_in
         return self.enrolment.holder(pod) if is_in else self.enrolment.waiter(pod)
+
+    @cached_property
+    def names_by_uid(self) -> Mapping[str, str]:
+        """Of all pods that ask for slices, `namespace/name`."""
+        return {pod.metadata.uid: pod.key for pods in self._members.values() for pod in pods}
 
     def state(self, waiter: Waiter) -> State:
         """By what is written on it."""
@@ -296,6 +300,3 @@ class Standing:
                 return found
             found.append(one)
         return None
-
-    def _shares(self) -> Shares:
-        return self.books.shares(now=_NOW)

@@ -18,6 +18,7 @@ from aliquot_scheduler.queues.judging.cards import NOBODY_AWAY, Away, Stock
 from aliquot_scheduler.queues.judging.rules import Cause, Refusal
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, ROOT
 from aliquot_scheduler.queues.said.units import bare, of_whom, slices, spoken
+from aliquot_scheduler.queues.telling.named import told_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter, summed
 
 _TOGETHER = {
@@ -75,7 +76,7 @@ class Wording:
             case Cause.HELD_BACK:
                 return f"{self._asks(refusal, waiter)}; {self._held_back(refusal, waiter)}"
             case Cause.BEHIND:
-                return f"{self._counts_as(waiter)}; {refusal.first} has waited for long and goes first"
+                return f"{self._counts_as(waiter)}; {self._first(refusal, waiter)} has waited for long and goes first"
             case Cause.CARDS:
                 return f"{self._counts_as(waiter)}; {self._free()}, and no node that may take it has room for it now"
             case Cause.NODES:
@@ -95,6 +96,9 @@ class Wording:
             return f"it asks {asked}"
         group = waiter.group.name if waiter.group else ""
         return f"group {group} starts with {refusal.pods} pods, which ask {asked}"
+
+    def _first(self, refusal: Refusal, waiter: Waiter) -> str:
+        return told_of(refusal.first, namespace=waiter.pod.metadata.namespace)
 
     def _counts_as(self, waiter: Waiter) -> str:
         # A whole GPU counts with all its memory, and memory left out with its part of the largest card.
