@@ -115,7 +115,7 @@ def test_get_shows_rows_and_objects(kubectl: Kubectl) -> None:
 def test_get_follows_changes(kubectl: Kubectl, space: Space) -> None:
     """`get -w` shows what is there, and ends with the server's watch."""
     kubectl("apply", "-f", "-", given=POD)
-    shown = kubectl("get", "pods", "--watch", "--request-timeout=1s", "-o", "name")
+    shown = kubectl("get", "pods", "--watch", "--request-timeout=5s", "-o", "name")
     assert shown.splitlines()[0] == "pod/web"
     assert space.api.get(f"{space.pods}/web").code == 200
 

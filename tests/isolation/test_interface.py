@@ -38,7 +38,7 @@ def test_every_name_is_exported_and_nothing_else(world: World) -> None:
     """What the library exports is exactly the list of names."""
     library = world.container(memory_mib=1000).library
     told = subprocess.run(
-        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True, timeout=10
+        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True, timeout=60
     )
     assert sorted(line.split()[-1] for line in told.stdout.splitlines()) == sorted(names())
 

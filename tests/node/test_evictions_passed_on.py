@@ -17,6 +17,7 @@ from support.centre_process import LOOPBACK, CentreProcess
 from support.embedded_thread import embedded_server
 from support.http_api import LONG_S, HttpApi, Json
 from support.large_cluster import NAMES
+from support.up_process import eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -64,14 +65,16 @@ def test_a_follower_asks_the_leader_and_lets_go_who_can_t_be_judged(api: HttpApi
         for one in (leader, follower):
             one.component.start()
             one.component.wait_ready(timeout=LONG_S)
-        assert not may_go(follower)
+        # A leader that does not answer within two seconds, on a busy machine, judges nobody.
+        eventually(lambda: not may_go(follower))
         spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": "high"}
         api.post("/api/v1/namespaces/kube-system/pods", {"metadata": {"name": "dns"}, "spec": spec}).ok()
-        assert may_go(follower)
-        assert (logged(leader), logged(follower)) == ([KEPT, GOES], [])
+        eventually(lambda: may_go(follower) and GOES in logged(leader))
+        assert set(logged(leader)) == {KEPT, GOES}
         leader.component.kill()
+        judged, unjudged = logged(leader), logged(follower)
         assert may_go(follower)
-        assert logged(follower) == [UNJUDGED]
+        assert (logged(leader), logged(follower)) == (judged, [*unjudged, UNJUDGED])
     finally:
         for one in (leader, follower):
             one.component.kill()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from aliquot_agent.web import http_server
 from aliquot_agent.web.http_server import LONGEST_REQUEST, MOST_AT_ONCE, Answer, Asked, HttpServer, Page, read, written
 from aliquot_kube.clock import SystemClock
+from aliquot_standalone.ports import any_port
 
 GET = b"GET /here HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -208,20 +209,19 @@ class ListenedTo(SystemClock):
 async def test_a_port_that_is_taken_is_waited_for() -> None:
     """The agent that we replace may not have left yet, and slices must not wait for a page."""
     clock = ListenedTo()
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
+    with contextlib.ExitStack() as kept:
+        port = any_port(keep=kept.enter_context)
         server = HttpServer(address="127.0.0.1", port=port, pages=PAGES, clock=clock)
-        task = asyncio.ensure_future(server.run())
+        with socket.create_server(("127.0.0.1", port)):
+            task = asyncio.ensure_future(server.run())
+            async with asyncio.timeout(60):
+                await clock.asked.wait()
+            assert not server.serving.is_set()
         async with asyncio.timeout(60):
-            await clock.asked.wait()
-        assert not server.serving.is_set()
-    async with asyncio.timeout(60):
-        await server.serving.wait()
-    assert (await ask(server, GET)).endswith(b"here\n")
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+            await server.serving.wait()
+        assert (await ask(server, GET)).endswith(b"here\n")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 _BYTES = st.one_of(

@@ -39,7 +39,10 @@ async def test_one_thread_asks_and_one_waits(driver: NvmlDriver, fake_nvml: Fake
     """All queries come from one thread, the waits for events from one other, none from the loop's own."""
     await driver.discover()
     await driver.usage()
-    await driver.events(timeout_s=0.1)
+    hearing = asyncio.ensure_future(driver.events(timeout_s=LONG_S))
+    await asyncio.to_thread(fake_nvml.wait_for_call, "nvmlEventSetWait_v2")
+    fake_nvml.raise_xid(gpu=0, number=31)
+    assert [event.number for event in await hearing] == [31]
     calls = fake_nvml.calls()
     waiting = {call.thread for call in calls if call.function == "nvmlEventSetWait_v2"}
     asking = {call.thread for call in calls if call.function != "nvmlEventSetWait_v2"}

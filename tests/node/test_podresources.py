@@ -176,22 +176,49 @@ async def test_lasting_trouble(client: PodResources, lister: Lister) -> None:
     assert names(await client.list(patience=60)) == ["p2"]
 
 
-async def test_trouble_beyond_the_deadline(client: PodResources, lister: Lister) -> None:
+class OnlyRestsTakeTime(SystemClock):
+    """However long tries take, only the rests between them count; a caller's patience ends when a test says so."""
+
+    def __init__(self, *, patience: float) -> None:
+        self._patience = patience
+        self._rested = 0.0
+        self.over = asyncio.Event()
+
+    def monotonic(self) -> float:
+        """Seconds rested."""
+        return self._rested
+
+    async def sleep(self, seconds: float) -> None:
+        """Take no time, but for the caller's patience."""
+        if seconds == self._patience:
+            await self.over.wait()
+        self._rested += seconds
+
+
+async def test_trouble_beyond_the_deadline(socket: Path, lister: Lister) -> None:
     """Trouble that outlasts the caller's patience is its answer, in time."""
     lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED] * 1_000
-    async with asyncio.timeout(60):
-        with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
-            await client.list(patience=2)
+    client = PodResources(socket=str(socket), clock=OnlyRestsTakeTime(patience=2), random=random.random)
+    with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
+        await client.list(patience=2)
+    await client.close()
 
     assert 2 < lister.calls < 60
 
 
-async def test_trouble_is_told_where_the_last_try_is_still_under_way(client: PodResources, lister: Lister) -> None:
+async def test_trouble_is_told_where_the_last_try_is_still_under_way(socket: Path, lister: Lister) -> None:
     """Silence at the end of one's patience is not all that is known."""
     lister.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED]
     lister.gate = asyncio.Semaphore(1)
+    clock = OnlyRestsTakeTime(patience=60)
+    client = PodResources(socket=str(socket), clock=clock, random=random.random)
+    asked = asyncio.ensure_future(client.list(patience=60))
+    for _ in range(2):
+        await lister.called.acquire()
+    clock.over.set()
     with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
-        await client.list(patience=0.5)
+        await asked
+    await client.close()
 
 
 async def test_slow_kubelet(client: PodResources, lister: Lister) -> None:

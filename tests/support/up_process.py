@@ -182,9 +182,9 @@ def gone(pids: Sequence[int]) -> bool:
     return True
 
 
-def eventually(holds: Callable[[], bool]) -> None:
+def eventually(holds: Callable[[], bool], *, seconds: float = _PATIENCE) -> None:
     """Look at something that tells nobody when it changes."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
