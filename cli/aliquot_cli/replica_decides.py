@@ -57,10 +57,10 @@ def centre_of(
             leads=lambda: leadership.leads(clock.monotonic()),
             settled=gc.freeze,
             led_until=leadership.beat_before,
+            renew=settings.election.renew,
             aside=asyncio.to_thread,
             rules=rules,
             mix=mix,
-            renew=settings.election.renew,
         )
 
     return Centre(leadership=leadership, reign=new_reign, ended=forget_what_ended)

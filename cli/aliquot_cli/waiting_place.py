@@ -9,6 +9,7 @@ from typing import Any
 from aliquot_cli.cluster import Connection
 from aliquot_cli.options import Call
 from aliquot_cli.reading import in_force, read_everything, read_plan
+from aliquot_cli.top.onlooker import renewed_every
 from aliquot_core.backoff import Random
 from aliquot_core.clock import Clock
 from aliquot_core.names import Names
@@ -17,6 +18,7 @@ from aliquot_kube.changes import Change
 from aliquot_kube.errors import ForbiddenError
 from aliquot_kube.mirror import Mirror
 from aliquot_scheduler.centre.watches import Watches
+from aliquot_scheduler.picture.hearing import deaf_after
 from aliquot_scheduler.picture.picture import picture_of
 from aliquot_scheduler.queues.said.entry import plan_of
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -44,7 +46,8 @@ async def tell_places(
     if leases is None:
         return
     settings = in_force(leases, call=call).queues
-    watches = Watches(transport=connection.transport, clock=clock, random=random, names=names)
+    deaf = deaf_after(renewed_every(leases))
+    watches = Watches(transport=connection.transport, clock=clock, random=random, names=names, deaf=deaf)
     changed = asyncio.Event()
 
     def note(_: Change[Any]) -> None:

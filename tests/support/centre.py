@@ -12,6 +12,7 @@ from aliquot_core.inventory import Gpu, Health, Inventory, decode_inventory, enc
 from aliquot_core.names import Names
 from aliquot_core.objects import Lease, Node, Pod, PodCondition
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.picture.hearing import told_all
 from aliquot_scheduler.picture.picture import Picture
 
 NAMES = Names()
@@ -157,7 +158,7 @@ def running(pod: Pod) -> Pod:
 
 def picture_with(*nodes: Node, now: float = 0.0) -> Picture:
     """A picture of nodes whose agents were just heard of."""
-    picture = Picture(names=NAMES)
+    picture = Picture(names=NAMES, hearing=told_all())
     picture.tell_time(now)
     for node in nodes:
         picture.node_seen(node)

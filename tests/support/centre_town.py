@@ -10,6 +10,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import asks
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended
+from aliquot_scheduler.picture.hearing import told_all
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.turns import Queues
 from support.centre import NAMES, WALL, counting, gpus, make_lease, make_node, sick
@@ -41,7 +42,7 @@ class Town:
     # --- the centre --------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Know nothing, and read all."""
-        self.picture = Picture(names=NAMES)
+        self.picture = Picture(names=NAMES, hearing=told_all())
         self.turns = Queues(names=NAMES, random=lambda: 0.5, picture=self.picture)
         self.desk = Desk(picture=self.picture, names=NAMES, turns=self.turns)
         self.desk.tell_time(self.now)
@@ -56,7 +57,7 @@ class Town:
 
     def read_anew(self) -> Picture:
         """The picture of somebody who begins now, and knows only what the API server has."""
-        picture = Picture(names=NAMES)
+        picture = Picture(names=NAMES, hearing=told_all())
         for known in self.picture.nodes.values():
             picture.node_seen(known.node)
         for pod in self.api.pods.values():

@@ -14,6 +14,7 @@ import msgspec
 from aliquot_core.instants import second_time
 from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.election import ElectionSettings
 from aliquot_kube.patches import merge_patch
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.reign import Reign
@@ -71,6 +72,7 @@ class Reigning:
             leads=lambda: self.leads,
             settled=lambda: None,
             led_until=led_until,
+            renew=ElectionSettings().renew,
         )
 
     def create(self, path: str, manifest: Json) -> Json:

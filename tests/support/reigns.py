@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from aliquot_kube.election import ElectionSettings
 from aliquot_kube.transport import Transport
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -25,6 +26,7 @@ def known_reign(*, rules: Rules = NO_RULES) -> Reign:
         leads=lambda: True,
         settled=lambda: None,
         led_until=None,
+        renew=ElectionSettings().renew,
         rules=rules,
     )
     for node in (make_node("n1", gpus("n1", 4)), make_node("n2", gpus("n2", 4), cordoned=True)):

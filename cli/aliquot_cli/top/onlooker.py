@@ -25,7 +25,7 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.page.looking import Looking, Seen
 from aliquot_scheduler.page.model import State, WaitingShown
 from aliquot_scheduler.page.usage import Usage
-from aliquot_scheduler.picture.hearing import deaf_after
+from aliquot_scheduler.picture.hearing import Hearing, deaf_after
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -58,7 +58,7 @@ class Onlooker:
         self._names = names
         deaf = deaf_after(renew)
         self._watches = Watches(transport=transport, clock=clock, random=random, names=names, deaf=deaf)
-        self._picture = Picture(names=names, silence=self._watches.silence, deaf_after=deaf)
+        self._picture = Picture(names=names, hearing=Hearing(silence=self._watches.silence, after=deaf))
         self._turns = Queues(names=names, random=random, picture=self._picture, settings=settings)
         self._looking = Looking(names=names)
         self._stack = AsyncExitStack()

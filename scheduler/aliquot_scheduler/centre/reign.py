@@ -18,7 +18,6 @@ from aliquot_core.objects import Lease, Namespace, Node, Pod, Queue
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_kube.client import KubeClient
-from aliquot_kube.election import ElectionSettings
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
@@ -33,7 +32,7 @@ from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.fit.nowhere import nowhere_in
-from aliquot_scheduler.picture.hearing import deaf_after
+from aliquot_scheduler.picture.hearing import Hearing, deaf_after
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
@@ -64,10 +63,10 @@ class Reign:
         leads: Callable[[], bool],
         settled: Callable[[], None],
         led_until: float | None,
+        renew: float,
         aside: Aside = at_once,
         rules: Rules = NO_RULES,
         mix: Mix | None = None,
-        renew: float = ElectionSettings().renew,
     ) -> None:
         """`settled` is called once all is read: what lives by then lives long, and a collector may pass over it.
 
@@ -79,7 +78,7 @@ class Reign:
         self._leads, self._settled = leads, settled
         deaf = deaf_after(renew)
         self._watches = Watches(transport=transport, clock=clock, random=random, names=names, deaf=deaf)
-        self.picture = Picture(names=names, silence=self._watches.silence, deaf_after=deaf)
+        self.picture = Picture(names=names, hearing=Hearing(silence=self._watches.silence, after=deaf))
         self.rules = rules
         self.turns = Queues(names=names, random=random, picture=self.picture, settings=queues, rules=rules)
         self.appraiser = Appraiser(picture=self.picture, names=names, given=mix)

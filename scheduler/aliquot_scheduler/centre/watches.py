@@ -12,7 +12,6 @@ from aliquot_kube.mirror import Mirror
 from aliquot_kube.reflector import Freshness
 from aliquot_kube.resources import LEASES, NAMESPACES, NODES, PODS, queues_of
 from aliquot_kube.transport import Transport
-from aliquot_scheduler.picture.hearing import DEAF
 
 # Seconds, or twice as long as is deafness. Nodes that were not heard for as long are out meanwhile, and in again as
 # soon as the new watch tells of them.
@@ -24,7 +23,7 @@ _TOLD_ANEW = 3.0
 class Watches:
     """One mirror for each kind of objects; whoever made this runs them, in the order that it needs."""
 
-    def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names, deaf: float = DEAF) -> None:
+    def __init__(self, *, transport: Transport, clock: Clock, random: Random, names: Names, deaf: float) -> None:
         """`deaf`: how long without a word of any Lease is deafness."""
         self._deaf = deaf
         following: dict[str, Any] = {"transport": transport, "clock": clock, "random": random}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-
-from aliquot_kube.election import ElectionSettings
 
 # Seconds that the leader's renewal may be late: it is among the words that are heard, and where few agents beat it is
 # what tells a server that hangs from a node that died.
@@ -24,14 +23,14 @@ def deaf_after(renew: float) -> float:
     return renew + _LATE
 
 
-DEAF = deaf_after(ElectionSettings().renew)
-
-
 class Hearing:
     """Whether a node's silence is its own; asked as time passes."""
 
-    def __init__(self, silence: Callable[[], float | None], *, after: float = DEAF) -> None:
-        """`silence`: how long ago anything was heard of any heart-beat; None where nothing is known of that."""
+    def __init__(self, *, silence: Callable[[], float | None], after: float) -> None:
+        """`silence`: how long ago anything was heard of any heart-beat; None where nothing is known of that.
+
+        `after` so many seconds of it are deafness.
+        """
         self._silence = silence
         self._after = after
         self._deaf_until = float("-inf")
@@ -47,3 +46,8 @@ class Hearing:
                 self._doubted = now
             self._deaf_until = now + _AGAIN
         return now < self._deaf_until and now - self._doubted <= _DOUBT
+
+
+def told_all() -> Hearing:
+    """Of who is told all that there is, and listens to nobody: whose beat is old is silent himself."""
+    return Hearing(silence=lambda: None, after=math.inf)

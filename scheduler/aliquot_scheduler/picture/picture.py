@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from aliquot_core.objects import Lease, Node, Pod
 from aliquot_core.patterns import Patterns
 from aliquot_scheduler.picture.grants import Grants
 from aliquot_scheduler.picture.grid import Bools, Grid, Rows, kind_of
-from aliquot_scheduler.picture.hearing import DEAF, Hearing
+from aliquot_scheduler.picture.hearing import Hearing, told_all
 from aliquot_scheduler.picture.holdings import GpuKey, Holdings
 from aliquot_scheduler.picture.host_room import HostRoom, Ungranted
 from aliquot_scheduler.picture.marks import Marks
@@ -66,12 +66,10 @@ class KnownNode:
 class Picture:
     """What the centre knows."""
 
-    def __init__(
-        self, *, names: Names, silence: Callable[[], float | None] = lambda: None, deaf_after: float = DEAF
-    ) -> None:
-        """`silence`: how long ago anything was heard of any heart-beat, where that is known."""
+    def __init__(self, *, names: Names, hearing: Hearing) -> None:
+        """`hearing` tells a node that is silent from a cluster of whom nobody is heard."""
         self._names = names
-        self._hearing = Hearing(silence, after=deaf_after)
+        self._hearing = hearing
         # Who is out only because nobody is heard.
         self._unheard = set[str]()
         self.grid = Grid()
@@ -300,7 +298,7 @@ def picture_of(
     *, nodes: Iterable[Node], leases: Iterable[Lease], pods: Iterable[Pod], names: Names, wall: float
 ) -> Picture:
     """What the leader would know, of all that is on the cluster."""
-    picture = Picture(names=names)
+    picture = Picture(names=names, hearing=told_all())
     for lease in leases:
         picture.lease_seen(lease, wall=wall)
     for node in nodes:

@@ -16,6 +16,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import asks
 from aliquot_scheduler.deciding.appraiser import Appraiser
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.picture.hearing import told_all
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Clearing, GpuKey
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
@@ -63,7 +64,7 @@ class Replayed:
         names, settings = snapshot.names, snapshot.settings
         rules = rules_in_force(settings.rules or RuleSettings())
         self._snapshot = snapshot
-        self._picture = picture = Picture(names=names)
+        self._picture = picture = Picture(names=names, hearing=told_all())
         self._appraiser = Appraiser(picture=picture, names=names)
         self.queues = Queues(
             names=names, random=lambda: _NOBODY, picture=picture, settings=settings.queues, rules=rules

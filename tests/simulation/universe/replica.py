@@ -170,6 +170,7 @@ class SimReplica:
             leads=lambda: leadership.leads(self.clock.monotonic()),
             settled=lambda: None,
             led_until=leadership.beat_before,
+            renew=TIMES.renew,
         )
         self._watch_turns(reign)
         return reign

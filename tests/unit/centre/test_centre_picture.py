@@ -17,6 +17,7 @@ from aliquot_core.claims import Claim
 from aliquot_core.inventory import Gpu
 from aliquot_core.objects import Node, Pod, ResourceRequirements
 from aliquot_core.quantities import MiB, Percent
+from aliquot_scheduler.picture.hearing import Hearing, deaf_after, told_all
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.signs import SILENT, UNHEARD
 from support.centre import MEMORY, NAMES, WALL, asks, bound, gpus, make_lease, make_node, make_pod, picture_with, sick
@@ -162,7 +163,7 @@ def test_a_sick_gpu_is_shut_and_opens_again() -> None:
 )
 def test_what_takes_a_node_out_is_said(node: dict[str, Any], lease: dict[str, Any], why: str) -> None:
     """Each reason is a sentence of its own."""
-    picture = Picture(names=NAMES)
+    picture = Picture(names=NAMES, hearing=told_all())
     picture.node_seen(make_node("n1", gpus("n1", 1), **node))
     picture.lease_seen(make_lease("n1", **lease), wall=WALL)
     assert why in picture.nodes["n1"].out
@@ -196,7 +197,7 @@ def test_how_long_a_node_was_silent_is_told_by_our_own_clock(caplog: pytest.LogC
 def test_no_node_is_said_to_be_silent_while_nobody_is_heard(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is bound there, but it is not the node's fault; once others are heard again it has a beat's time."""
     silence = 0.0
-    picture = Picture(names=NAMES, silence=lambda: silence)
+    picture = Picture(names=NAMES, hearing=Hearing(silence=lambda: silence, after=deaf_after(2.0)))
     picture.tell_time(100.0)
     for name in ("dies", "lives", "dead"):
         picture.node_seen(make_node(name, gpus(name, 1)))
@@ -224,7 +225,7 @@ def test_no_node_is_said_to_be_silent_while_nobody_is_heard(caplog: pytest.LogCa
 def test_a_node_that_goes_while_nobody_is_heard_is_forgotten() -> None:
     """Time passes after it as before."""
     silence = 8.0
-    picture = Picture(names=NAMES, silence=lambda: silence)
+    picture = Picture(names=NAMES, hearing=Hearing(silence=lambda: silence, after=deaf_after(2.0)))
     picture.node_seen(make_node("n1", gpus("n1", 1)))
     picture.lease_seen(make_lease("n1"), wall=WALL)
     picture.tell_time(20.0)
@@ -247,7 +248,7 @@ def test_what_somebody_wanted_is_no_warning(node: dict[str, Any], state: str, ca
 
 def test_a_wrong_clock_on_the_node_takes_it_out_for_one_beat_at_most() -> None:
     """Only the beat found at our start is judged by the node's own time."""
-    picture = Picture(names=NAMES)
+    picture = Picture(names=NAMES, hearing=told_all())
     picture.node_seen(make_node("n1", gpus("n1", 1)))
     picture.lease_seen(make_lease("n1", renewed="2020-01-01T00:00:00.000000Z"), wall=WALL)
     assert picture.nodes["n1"].out
@@ -257,7 +258,7 @@ def test_a_wrong_clock_on_the_node_takes_it_out_for_one_beat_at_most() -> None:
 
 def test_a_heart_beat_may_come_before_its_node() -> None:
     """Two watches deliver in any order."""
-    picture = Picture(names=NAMES)
+    picture = Picture(names=NAMES, hearing=told_all())
     picture.lease_seen(make_lease("n1"), wall=WALL)
     picture.node_seen(make_node("n1", gpus("n1", 1)))
     assert picture.nodes["n1"].out == ""
@@ -269,7 +270,7 @@ def test_a_heart_beat_may_come_before_its_node() -> None:
 @settings(max_examples=20)
 def test_the_grid_grows_and_rows_are_used_again(nodes: int, width: int) -> None:
     """However many nodes with however many GPUs come and go, each is where it belongs."""
-    picture = Picture(names=NAMES)
+    picture = Picture(names=NAMES, hearing=told_all())
     for wave in range(3):
         for number in range(nodes * (wave + 1)):
             picture.node_seen(make_node(f"n{number}", gpus(f"n{number}", 1 + number % width)))
@@ -288,7 +289,7 @@ class LiveAndRebuilt(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.picture = Picture(names=NAMES)
+        self.picture = Picture(names=NAMES, hearing=told_all())
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
 
@@ -329,7 +330,7 @@ class LiveAndRebuilt(RuleBasedStateMachine):
     @invariant()
     def is_what_a_new_one_would_be(self) -> None:
         """Live and rebuilt agree in every number."""
-        rebuilt = Picture(names=NAMES)
+        rebuilt = Picture(names=NAMES, hearing=told_all())
         for pod in self.pods.values():
             rebuilt.pod_seen(pod)
         for node in self.nodes.values():

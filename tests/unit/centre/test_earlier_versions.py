@@ -23,6 +23,7 @@ from aliquot_core.names import MIX_KEY
 from aliquot_core.objects import ConfigMap, Lease, Namespace, Node, Pod, Queue
 from aliquot_kube.changes import Added
 from aliquot_kube.clock import SystemClock
+from aliquot_kube.election import ElectionSettings
 from aliquot_kube.transport import Transport
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
@@ -67,6 +68,7 @@ class Cluster:
             leads=lambda: True,
             settled=lambda: None,
             led_until=None,
+            renew=ElectionSettings().renew,
         )
         for namespace in self.of["Namespace"].values():
             made._namespace_changed(Added(new=namespace))

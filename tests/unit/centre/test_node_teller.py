@@ -7,6 +7,7 @@ import random
 import msgspec
 
 from aliquot_scheduler.centre.node_teller import NodeTeller
+from aliquot_scheduler.picture.hearing import Hearing, deaf_after
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.telling.notices import Notice
 from support.centre import NAMES, WALL, gpus, make_lease, make_node
@@ -34,7 +35,7 @@ class Town:
     def __init__(self) -> None:
         self.silence = 0.0
         self.clock = VirtualClock()
-        self.picture = Picture(names=NAMES, silence=lambda: self.silence)
+        self.picture = Picture(names=NAMES, hearing=Hearing(silence=lambda: self.silence, after=deaf_after(2.0)))
         self.told = Told()
         given = means(SlowApi([], chance=random.Random(1)), clock=self.clock, why_not=str)
         self.teller = NodeTeller(picture=self.picture, means=msgspec.structs.replace(given, events=self.told))

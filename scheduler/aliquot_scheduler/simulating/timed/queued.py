@@ -22,6 +22,7 @@ from aliquot_scheduler.deciding.promises import Promise
 from aliquot_scheduler.deciding.turns import MOST_IN_VAIN
 from aliquot_scheduler.fit.bounds import Bounds
 from aliquot_scheduler.fit.demand import Demand
+from aliquot_scheduler.picture.hearing import told_all
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec
@@ -57,7 +58,7 @@ class Queued:
         self._names = names = Names()
         self._needs = timetable.needs
         self._ground = ground
-        self._picture = Picture(names=names)
+        self._picture = Picture(names=names, hearing=told_all())
         self._appraiser = Appraiser(picture=self._picture, names=names, given=mix)
         # No turn is ever lost, so what would be drawn for a back-off never is.
         self._queues = Queues(names=names, random=lambda: 0.5, picture=self._picture, settings=settings, rules=rules)
