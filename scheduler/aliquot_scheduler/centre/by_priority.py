@@ -31,7 +31,7 @@ _BEHIND = 3.0
 EVICTED: Final = Notice(
     reason="EvictedByPriority",
     message="kube-scheduler evicts it for a pod of higher priority, and not its queue; its operator can keep it from "
-    "that (docs/preemption.md)",
+    "that (docs/priority-evictions.md)",
 )
 
 
