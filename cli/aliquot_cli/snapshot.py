@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from aliquot_cli.queue_text import waiting_text
 from aliquot_cli.reading import in_force, read_everything, read_namespaces, read_queues, rules_told
 from aliquot_core.counting import agreed, counted
 from aliquot_core.errors import ClusterError
-from aliquot_core.names import MIX, MIX_KEY
+from aliquot_core.names import MIX, MIX_KEY, MOVED_KEY
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, NotFoundError
 from aliquot_kube.resources import CONFIG_MAPS, DISRUPTION_BUDGETS
@@ -139,6 +139,7 @@ async def read_snapshot(client: KubeClient, *, call: Call, wall: float) -> Snaps
     except ForbiddenError:
         budgets = []
         unread.append("disruption budgets")
+    notebook = await _notebook(client, namespace=names.namespace)
     return Snapshot(
         wall=wall,
         names=names,
@@ -149,16 +150,18 @@ async def read_snapshot(client: KubeClient, *, call: Call, wall: float) -> Snaps
         queues=queues,
         namespaces=namespaces,
         budgets=budgets,
-        mix=await _mix(client, namespace=names.namespace),
+        mix=notebook.get(MIX_KEY, ""),
+        moved=notebook.get(MOVED_KEY, ""),
         unread=unread,
     )
 
 
-async def _mix(client: KubeClient, *, namespace: str) -> str:
+async def _notebook(client: KubeClient, *, namespace: str) -> Mapping[str, str]:
+    """What the leader puts down for the next one."""
     try:
-        return (await client.get(CONFIG_MAPS, name=MIX, namespace=namespace)).data.get(MIX_KEY, "")
+        return (await client.get(CONFIG_MAPS, name=MIX, namespace=namespace)).data
     except (NotFoundError, ForbiddenError):
-        return ""
+        return {}
 
 
 def _replayed(found: Snapshot) -> Replay:
@@ -167,6 +170,7 @@ def _replayed(found: Snapshot) -> Replay:
     return Replay(
         let_in=told.let_in,
         room=told.room,
+        moved=told.moved,
         waiting=told.waiting,
         pods=[one for one in _waiting(found) if one.pod not in let_in],
     )
@@ -198,5 +202,6 @@ def _text(told: Replay, *, now: float) -> str:
         who = ", ".join(one.victims) or "nobody more"
         have = agreed(max(1, len(one.victims)), "has", "have")
         lines.append(f"room is made for {', '.join(one.pods)} on {', '.join(one.gpus)}: {who} {have} to go")
+    lines += [f"{one.pod} is moved to {', '.join(one.gpus)}: {one.why}" for one in told.moved]
     waits = f"{told.waiting} {agreed(told.waiting, 'waits', 'wait')}"
     return "\n".join([*lines, waits, *([f"\n{waiting_text(told.pods, now=now)}"] if told.pods else [])])

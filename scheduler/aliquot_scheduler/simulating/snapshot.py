@@ -50,7 +50,11 @@ class SnapshotError(UserError):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it; `mix` is what the leader has learnt of requests, as it writes it."""
+    """All of it.
+
+    As the leader writes it: `mix` is what it has learnt of requests, `moved` where room is kept for those who come in
+    the place of pods that went for nobody who waits.
+    """
 
     version: int = VERSION
     wall: float
@@ -63,6 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Sequence[Namespace] = ()
     budgets: Sequence[PodDisruptionBudget] = ()
     mix: str = ""
+    moved: str = ""
     # What whoever took it may not read, in words: decisions that depend on it may be others.
     unread: Sequence[str] = ()
     # What is not in the file though decisions may depend on it, in words.
