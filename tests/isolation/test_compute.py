@@ -23,7 +23,7 @@ from support.isolation import MIB, Built, Container, World
 from support.pacing import Pacer
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 SHARES = (10, 20, 30, 40)
 SECOND = 1_000_000_000

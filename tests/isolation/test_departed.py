@@ -17,7 +17,7 @@ from support.isolation import MIB, Container, Tenant, World
 from support.require import skip_or_fail
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 # A pid namespace of its own, inside the container's; its processes see themselves alone.
 NESTED = ["unshare", "--pid", "--fork", "--mount-proc", *(() if os.geteuid() == 0 else ("--map-root-user",))]

@@ -21,7 +21,7 @@ FUZZ_S = 300 if SOAK else 20
 AT_WORK = ["use 0.5 thread 100 10", "use 0.5 graph 100 10", "crowd 8 0.3 100", "sneak stream 0.2 5", "capture 50"]
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(300 + 4 * FUZZ_S)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600 + 4 * FUZZ_S)]
 
 
 @pytest.fixture(scope="session")

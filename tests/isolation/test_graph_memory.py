@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.pure_c import ROOT, compiled
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 GRAPHS = 4
 

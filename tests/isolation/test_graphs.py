@@ -16,7 +16,7 @@ HOWS = ("keep", "share")
 SEEDS = 40 if os.environ.get("ALIQUOT_SOAK") else 3
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 
 def started(container: Container, *, how: str) -> Tenant:

@@ -14,7 +14,7 @@ from aliquot_agent.isolation.limits_file import GpuLimits, decode_account, encod
 from support.isolation import CALLING, MIB, ROOT, SOURCES, Built, World, gpu_uuid, names
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 NOT_READY, NOT_SUPPORTED, NOT_FOUND = 802, 801, 500
 OUT_OF_MEMORY = "2"

@@ -13,7 +13,7 @@ from support.clocks import VirtualClock
 from support.isolation import CONTEXT, MIB, Container, World, gpu_uuid
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 OUT_OF_MEMORY = "2"
 

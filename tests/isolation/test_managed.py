@@ -10,7 +10,7 @@ import pytest
 from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 OUT_OF_MEMORY = "2"
 WAYS = ["prefetch", "prefetch-thread", "prefetch-two", "prefetch-two-thread", "advise", "advise-two"]

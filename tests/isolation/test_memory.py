@@ -32,7 +32,7 @@ SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
 SEEDS = 40 if SOAK else 4
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -17,7 +17,7 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from support.fake_nvml import FakeNvml, build_library
 from support.isolation import CONTEXT, MIB, Container, World, gpu_uuid
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 # Asks in a process of its own what is named on its command line, of the GPU of that index.
 ASKS = """

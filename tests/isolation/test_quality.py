@@ -29,7 +29,7 @@ from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World, gpu
 from support.node_figures import facts
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 NAMES, OUT_OF_MEMORY, BLOCK, SAMPLE = Names(), "2", 50, 10.0
 GPU = gpu_uuid(0)

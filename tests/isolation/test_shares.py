@@ -14,7 +14,7 @@ import pytest
 from aliquot_agent.isolation.pacing import Share
 from support.virtual_gpu import SECOND, Program, Slice, VirtualGpu, contending
 
-pytestmark = [pytest.mark.native, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 SHARES = (10, 20, 30, 40)
 MICRO, MILLI = 1_000, 1_000_000
