@@ -15,7 +15,7 @@ NODE1, NODE2 = "/api/v1/nodes/node1", "/api/v1/nodes/node2"
 FORGED = {NAMES.grant: '{"v":1}'}
 
 
-def refused(write: Callable[[], object], *, by: str = "") -> str:
+def expect_refused(write: Callable[[], object], *, by: str = "") -> str:
     """Expect that the API server forbids a write, and that the policy or webhook named says so; what it says."""
     with pytest.raises(ApiError) as caught:
         write()

@@ -26,7 +26,7 @@ from cluster.installed import NAMES, PODS_OF, SYSTEM, binding, forgets_its_plugi
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
 from cluster.queues.test_decide import priority_class
-from cluster.refusals import LEASES, NODE1, annotated, lease, refused
+from cluster.refusals import LEASES, NODE1, annotated, expect_refused, lease
 from cluster.traces import traces
 from support.admitting import container, review, written
 
@@ -113,7 +113,7 @@ def test_a_plain_deployment_gets_its_slices(
 def test_a_bad_request_is_refused_in_the_centre_s_own_words(installed: InstalledCentre, namespace: str) -> None:
     """Where the pod is made: what is wrong, and what to write."""
     limits = {NAMES.compute: "30", NAMES.memory: "8Gi"}
-    refused(
+    expect_refused(
         lambda: installed.cluster.create_pod(pod("bad", shell("true", limits=limits), namespace=namespace)),
         by="write 8192",
     )
@@ -193,7 +193,7 @@ def test_an_upgrade_fails_no_pod_that_arrives(
     assert [each["status"]["containerStatuses"][0]["restartCount"] for each in now] == [0, 0]
     assert container_of(cluster.current(lasts)) == container_of(lasts)
     assert cluster.api.get(SECRET)["data"] == certificates
-    refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
+    expect_refused(lambda: dry_run(cluster, privileged), by="aliquot-ways-round")
 
     def told() -> bool:
         # The first leader of a cluster tells some seconds after it begins, and its Lease is there before.
@@ -319,7 +319,7 @@ MAY_NOT: dict[str, Callable[[Api, str], object]] = {
 def test_the_centre_may_not(installed: InstalledCentre, what: str) -> None:
     """Its account has the rights that it needs and no more."""
     path = "/api/v1/namespaces/default/pods/any"
-    refused(lambda: MAY_NOT[what](installed.scheduler, path), by="is forbidden: User")
+    expect_refused(lambda: MAY_NOT[what](installed.scheduler, path), by="is forbidden: User")
 
 
 def test_the_centre_is_held_to_what_a_leader_writes(
@@ -331,13 +331,13 @@ def test_the_centre_is_held_to_what_a_leader_writes(
     where = {"name": "any", "namespace": "kube-system"}
     evicted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": where}
     beat = lease("node-forged")
-    refused(lambda: centre.patch(path, {"metadata": {"finalizers": ["a.b/c"]}}), by="aliquot-centre-pods")
-    refused(lambda: centre.patch(f"{path}/status", {"status": {"phase": "Failed"}}), by="aliquot-centre-pods")
-    refused(lambda: centre.post(f"{path}/binding", binding(plain, "node1", {})), by="aliquot-centre-bindings")
+    expect_refused(lambda: centre.patch(path, {"metadata": {"finalizers": ["a.b/c"]}}), by="aliquot-centre-pods")
+    expect_refused(lambda: centre.patch(f"{path}/status", {"status": {"phase": "Failed"}}), by="aliquot-centre-pods")
+    expect_refused(lambda: centre.post(f"{path}/binding", binding(plain, "node1", {})), by="aliquot-centre-bindings")
     system = "/api/v1/namespaces/kube-system/pods/any"
-    refused(lambda: centre.post(f"{system}/eviction", evicted), by="aliquot-centre-evictions")
-    refused(lambda: centre.create(beat), by="aliquot-centre-leases")
-    refused(
+    expect_refused(lambda: centre.post(f"{system}/eviction", evicted), by="aliquot-centre-evictions")
+    expect_refused(lambda: centre.create(beat), by="aliquot-centre-leases")
+    expect_refused(
         lambda: centre.patch(cluster.api.path_of(lease("node-node1")), annotated({"a": "b"})),
         by="aliquot-centre-leases",
     )

@@ -21,7 +21,7 @@ from cluster.harness.pods import pod, shell
 from cluster.harness.ports import free_port
 from cluster.installed import NAMES, manifests
 from cluster.product_image import ROOT
-from cluster.refusals import refused
+from cluster.refusals import expect_refused
 from support.require import skip_or_fail
 
 LABEL = NAMES.of("user")
@@ -105,7 +105,7 @@ KINDS = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "
 def test_what_a_person_makes_carries_their_name(cluster: ClusterHarness, namespace: str, kind: str) -> None:
     """Another's name is refused, at creation and later; colleagues may change everything else."""
     ann, bob = cluster.api_as(ANN), cluster.api_as(BOB)
-    refused(lambda: ann.create(workload(kind, namespace, user=STAMPS[BOB])), by="aliquot-user")
+    expect_refused(lambda: ann.create(workload(kind, namespace, user=STAMPS[BOB])), by="aliquot-user")
     made = ann.create(workload(kind, namespace))
     assert label_of(made) == STAMPS[ANN]
     path = ann.path_of(made)
@@ -114,7 +114,7 @@ def test_what_a_person_makes_carries_their_name(cluster: ClusterHarness, namespa
     forged = meta if kind == "Pod" else {"spec": {"template": meta}}
     forged = {"spec": {"jobTemplate": forged}} if kind == "CronJob" else forged
     # Kubernetes itself lets nobody change the template of a Job.
-    refused(lambda: bob.patch(path, forged), by="immutable" if kind == "Job" else "aliquot-user")
+    expect_refused(lambda: bob.patch(path, forged), by="immutable" if kind == "Job" else "aliquot-user")
 
 
 def test_controllers_hand_the_name_on(cluster: ClusterHarness, namespace: str) -> None:
@@ -174,7 +174,7 @@ def test_names_are_told_apart(cluster: ClusterHarness, namespace: str, user: str
 @pytest.mark.parametrize("user", ["a b", "x" * 64])
 def test_a_name_that_no_label_holds_is_refused(cluster: ClusterHarness, namespace: str, user: str) -> None:
     """Shortened, two names could become one."""
-    refused(lambda: cluster.api_as(user).create(workload("Pod", namespace)), by="aliquot-user")
+    expect_refused(lambda: cluster.api_as(user).create(workload("Pod", namespace)), by="aliquot-user")
 
 
 def test_service_accounts_of_a_namespace_are_one_user(cluster: ClusterHarness, namespace: str) -> None:

@@ -27,7 +27,7 @@ from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell
 from cluster.installed import NAMES, binding
-from cluster.refusals import annotated, lease, refused
+from cluster.refusals import annotated, expect_refused, lease
 from support.admitting import decoded
 
 OTHER_GATE = {"name": "example.org/other"}
@@ -116,7 +116,7 @@ def test_the_centre_leaves_a_pod_what_it_is(cluster: ClusterHarness, guarded: Gu
     """Of a pod that waits for it, nothing but gate, turn, condition and nomination is its to write."""
     part, patch, said = HARM[what]
     path, kind = cluster.api.path_of(held) + part, JSON_PATCH if isinstance(patch, list) else STRATEGIC_MERGE_PATCH
-    refused(lambda: guarded.scheduler.patch(path, patch, kind=kind), by=said)
+    expect_refused(lambda: guarded.scheduler.patch(path, patch, kind=kind), by=said)
 
 
 def test_what_a_leader_writes_passes(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
@@ -161,7 +161,7 @@ def test_the_centre_writes_no_pod_that_asks_for_nothing(
     """Not even what it may write on others."""
     path = cluster.api.path_of(cluster.create_pod(pod("plain", shell("true"), namespace=namespace)))
     for part, patch in (("", annotated({NAMES.turn: "2"})), ("/status", status(nominatedNodeName="node1"))):
-        refused(partial(guarded.scheduler.patch, path + part, patch), by=POD)
+        expect_refused(partial(guarded.scheduler.patch, path + part, patch), by=POD)
 
 
 BINDINGS: dict[str, tuple[Json, str]] = {
@@ -179,7 +179,7 @@ def test_the_centre_binds_with_a_grant_alone(guarded: Guarded, held: Json, with_
     metadata, said = BINDINGS[with_what]
     body = binding(held, "node1", {}) | {"metadata": {"name": "held", **metadata}}
     path = f"/api/v1/namespaces/{held['metadata']['namespace']}/{way}"
-    refused(lambda: guarded.scheduler.post(path, body), by=said)
+    expect_refused(lambda: guarded.scheduler.post(path, body), by=said)
 
 
 def eviction(made: Json, **options: Any) -> Json:
@@ -201,7 +201,7 @@ def test_the_centre_evicts_one_very_pod_with_its_own_grace(
     """Not whoever bears its name by then, and not at once."""
     options, said = EVICTIONS[how]
     path = f"{cluster.api.path_of(held)}/eviction"
-    refused(lambda: guarded.scheduler.post(path, eviction(held, **options)), by=said)
+    expect_refused(lambda: guarded.scheduler.post(path, eviction(held, **options)), by=said)
 
 
 @pytest.mark.parametrize("where", ["kube-system", NAMES.namespace])
@@ -210,7 +210,9 @@ def test_the_centre_evicts_nobody_who_runs_the_cluster(cluster: ClusterHarness, 
     made = cluster.create_pod(pod("needed", shell("true"), namespace=where))
     path = cluster.api.path_of(made)
     wanted = eviction(made, preconditions={"uid": made["metadata"]["uid"]})
-    refused(lambda: guarded.scheduler.post(f"{path}/eviction", wanted), by="the centre evicts no pod of kube-system")
+    expect_refused(
+        lambda: guarded.scheduler.post(f"{path}/eviction", wanted), by="the centre evicts no pod of kube-system"
+    )
     cluster.api.delete(path, gracePeriodSeconds=0)
 
 
@@ -221,7 +223,9 @@ def test_the_centre_deletes_none_that_holds_no_slice(
     """Nor whoever bears a name by then, nor at once: policies say each by itself."""
     very = {"preconditions": {"uid": held["metadata"]["uid"]}}
     ways: dict[str, Json] = {"whoever bears the name": {}, "at once": {"gracePeriodSeconds": 0}, "this very one": very}
-    refused(lambda: guarded.scheduler.delete(cluster.api.path_of(held), **ways[how]), by="aliquot-centre-deletions")
+    expect_refused(
+        lambda: guarded.scheduler.delete(cluster.api.path_of(held), **ways[how]), by="aliquot-centre-deletions"
+    )
 
 
 LEASES: dict[str, Callable[[Api], object]] = {
@@ -234,4 +238,4 @@ LEASES: dict[str, Callable[[Api], object]] = {
 @pytest.mark.parametrize("which", LEASES)
 def test_the_centre_beats_for_no_node(guarded: Guarded, which: str) -> None:
     """Who could would have pods bound to nodes that are not there."""
-    refused(lambda: LEASES[which](guarded.scheduler), by="writes the leases scheduler and pace only")
+    expect_refused(lambda: LEASES[which](guarded.scheduler), by="writes the leases scheduler and pace only")

@@ -17,7 +17,7 @@ from cluster.harness.api import APPLY, Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell
 from cluster.installed import NAMES, SCHEDULER, binding
-from cluster.refusals import annotated, lease, refused
+from cluster.refusals import annotated, expect_refused, lease
 
 GATE = {"name": NAMES.gate}
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -112,7 +112,7 @@ def test_nobody_forges_a_grant_whatever_it_says(
     said = {NAMES.charged: "another", NAMES.turn: "9", NAMES.room: "{}", NAMES.over_use: "note", NAMES.group_run: "a"}
     others = [{name: text} for name, text in said.items()]
     for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
-        refused(partial(WAYS[way], cluster.api, made, path, note), by=guards_of(way))
+        expect_refused(partial(WAYS[way], cluster.api, made, path, note), by=guards_of(way))
     assert not {NAMES.grant, *said} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
@@ -186,7 +186,7 @@ def test_nobody_takes_a_grant_away_or_changes_it(
     assert bound["metadata"]["annotations"][NAMES.grant] == grant_text(30)
     for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
         given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
-        refused(partial(WAYS[way], cluster.api, bound, path, given), by=guards_of(way))
+        expect_refused(partial(WAYS[way], cluster.api, bound, path, given), by=guards_of(way))
 
 
 def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
@@ -195,7 +195,7 @@ def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded
     guarded.scheduler.patch(path, annotated({NAMES.over_use: "evict"}))
     for word in ("note", "", None):
         for by in (path, f"{path}/status"):
-            refused(partial(cluster.api.patch, by, annotated({NAMES.over_use: word})), by=guards_of(by))
+            expect_refused(partial(cluster.api.patch, by, annotated({NAMES.over_use: word})), by=guards_of(by))
     assert cluster.api.get(path)["metadata"]["annotations"][NAMES.over_use] == "evict"
 
 
@@ -214,7 +214,7 @@ def test_only_the_scheduler_tells_of_turns(
 ) -> None:
     """Nobody else changes it or takes it away, by which the next leader would forget what the pod holds."""
     true, forged = OF_TURNS[name]
-    refused(
+    expect_refused(
         lambda: cluster.create_pod(asking("b", namespace, {"compute": "30"}, annotations={name: forged})),
         by="guard-grants",
     )
@@ -223,7 +223,7 @@ def test_only_the_scheduler_tells_of_turns(
     for by in (path, f"{path}/status"):
         for change in ({name: forged}, {name: None}, None):
             patch = {"metadata": {"annotations": change}}
-            refused(partial(cluster.api.patch, by, patch), by=guards_of(by))
+            expect_refused(partial(cluster.api.patch, by, patch), by=guards_of(by))
     others = cluster.api.patch(path, annotated({"example.org/a": "b"}))["metadata"]["annotations"]
     assert others == {name: true, "example.org/a": "b"}
     assert name not in guarded.scheduler.patch(path, annotated({name: None}))["metadata"]["annotations"]
@@ -242,7 +242,7 @@ def test_what_a_pod_says_to_us_does_not_change_through_its_status(
     path = cluster.api.path_of(made)
     for change in (SAID[kind], {ours: "2"}, {ours: None}, None):
         patch = {"metadata": {kind: change}}
-        refused(partial(cluster.api.patch, f"{path}/status", patch), by="aliquot-guard-status")
+        expect_refused(partial(cluster.api.patch, f"{path}/status", patch), by="aliquot-guard-status")
     found = cluster.api.patch(f"{path}/status", {"metadata": {kind: {"example.org/a": "b"}}})["metadata"][kind]
     assert {ours: "1", "example.org/a": "b"}.items() <= found.items()
     assert guarded.webhook.running
@@ -260,7 +260,7 @@ def test_what_a_pod_says_to_us_does_not_change_through_its_binding(
     to = f"/api/v1/namespaces/{namespace}/{way.format('a')}"
     body = binding(made, "node1", {})
     said = body | {"metadata": {"name": "a", kind: SAID[kind]}}
-    refused(lambda: cluster.api.post(to, said), by="are not changed through a binding")
+    expect_refused(lambda: cluster.api.post(to, said), by="are not changed through a binding")
     cluster.api.post(to, body | {"metadata": {"name": "a", kind: {"example.org/a": "b"}}})
     found = cluster.api.get(path)["metadata"]
     assert found[kind]["example.org/a"] == "b"
@@ -271,7 +271,7 @@ def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Gua
     """Other gates are their owners'."""
     made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, schedulingGates=[{"name": "a.b/c"}]))
     path = cluster.api.path_of(made)
-    refused(lambda: cluster.api.patch(path, {"spec": {"schedulingGates": None}}), by="aliquot-guard-gates")
+    expect_refused(lambda: cluster.api.patch(path, {"spec": {"schedulingGates": None}}), by="aliquot-guard-gates")
     now = cluster.api.patch(path, {"spec": {"schedulingGates": [GATE]}})
     assert now["spec"]["schedulingGates"] == [GATE]
     guarded.scheduler.patch(path, {"spec": {"schedulingGates": None}})
@@ -294,13 +294,13 @@ def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterH
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where}
     path, by = cluster.api.path_of(body), "aliquot-guard-mix"
     learnt: Json = {"data": {"page.json": "{}"}}
-    refused(lambda: cluster.api.create(body | learnt), by=by)
+    expect_refused(lambda: cluster.api.create(body | learnt), by=by)
     cluster.apply(body)
-    refused(lambda: cluster.api.patch(path, learnt), by=by)
+    expect_refused(lambda: cluster.api.patch(path, learnt), by=by)
     guarded.scheduler.patch(path, learnt)
-    refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
-    refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
-    refused(lambda: cluster.api.patch(path, {"immutable": True}), by=by)
+    expect_refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
+    expect_refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
+    expect_refused(lambda: cluster.api.patch(path, {"immutable": True}), by=by)
     cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
     assert cluster.api.get(path)["data"] == learnt["data"]
     other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
@@ -338,21 +338,21 @@ def may_delete(cluster: ClusterHarness, resource: str) -> Api:
 
 def refused_to_delete(tidier: Api, path: str, *, by: str) -> None:
     """By its name, and as one of many, where a request names none."""
-    refused(lambda: tidier.delete(path), by=by)
+    expect_refused(lambda: tidier.delete(path), by=by)
     collection, _, name = path.rpartition("/")
     query = {"fieldSelector": f"metadata.name={name}"}
-    refused(lambda: tidier.request("DELETE", collection, query=query), by=by)
+    expect_refused(lambda: tidier.request("DELETE", collection, query=query), by=by)
 
 
 def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
     """Heart-beats and who leads: nor an administrator; those of other names or namespaces are their owners'."""
     ours = lease(PACE_LEASE)
     path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
-    refused(lambda: cluster.api.create(ours), by=by)
+    expect_refused(lambda: cluster.api.create(ours), by=by)
     guarded.scheduler.create(ours)
-    refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
+    expect_refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
     guarded.scheduler.delete(path)
-    refused(lambda: cluster.api.create(lease("node-a")), by=by)
+    expect_refused(lambda: cluster.api.create(lease("node-a")), by=by)
     for other in (lease(PACE_LEASE, namespace="default"), lease("operator"), lease("my-node-a")):
         held = cluster.api.path_of(cluster.api.create(other))
         cluster.api.patch(held, annotated({NAMES.state: "away"}))
@@ -384,19 +384,19 @@ def test_only_aliquot_speaks_in_its_own_conditions(cluster: ClusterHarness, guar
     ours, strategic = NAMES.of("admitted"), "application/strategic-merge-patch+json"
     write = partial(cluster.api.patch, f"{path}/status", kind=strategic)
     by = "aliquot-guard-status"
-    refused(lambda: write(told(ours)), by=by)
+    expect_refused(lambda: write(told(ours)), by=by)
     guarded.scheduler.patch(f"{path}/status", told(ours), kind=strategic)
     found = write(told("example.org/ready"))["status"]["conditions"]
     assert {ours, "example.org/ready"} <= {each["type"] for each in found}
-    refused(lambda: write({"status": {"conditions": [{"type": ours, "status": "False"}]}}), by=by)
-    refused(lambda: cluster.api.patch(f"{path}/status", {"status": {"conditions": []}}), by=by)
+    expect_refused(lambda: write({"status": {"conditions": [{"type": ours, "status": "False"}]}}), by=by)
+    expect_refused(lambda: cluster.api.patch(f"{path}/status", {"status": {"conditions": []}}), by=by)
 
 
 def test_only_schedulers_nominate_a_pod_that_asks(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """Anybody may drop a nomination, as kubelets do; pods of others are nominated by whoever may."""
     here = {"status": {"nominatedNodeName": "node1"}}
     path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
-    refused(lambda: cluster.api.patch(f"{path}/status", here), by="aliquot-guard-status")
+    expect_refused(lambda: cluster.api.patch(f"{path}/status", here), by="aliquot-guard-status")
     for user in (SCHEDULER, "system:kube-scheduler"):
         cluster.api_as(user).patch(f"{path}/status", here)
         now = cluster.api.patch(f"{path}/status", {"status": {"nominatedNodeName": None}})

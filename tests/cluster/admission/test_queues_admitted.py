@@ -14,7 +14,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.harness.errors import ApiError
 from cluster.installed import NAMES, manifests
 from cluster.queueing import QUEUES, queue
-from cluster.refusals import refused
+from cluster.refusals import expect_refused
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
 
@@ -43,10 +43,14 @@ def test_a_tree_is_made_from_the_top_and_taken_down_from_the_bottom(cluster: Clu
     """Parent and child one right after the other, and nothing that would break them."""
     cluster.api.create(queue("org", compute={"limit": 800}))
     cluster.api.create(queue("a", parent="org", compute={"guarantee": 500}))
-    refused(lambda: cluster.api.create(queue("b", parent="org", compute={"guarantee": 400})), by="guaranteed 900")
-    refused(lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"compute": {"limit": 400}}}), by="guaranteed 500")
-    refused(lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"parent": "a"}}), by="circle: org → a → org")
-    refused(lambda: cluster.api.delete(f"{QUEUES}/org"), by="queues hang below it: a")
+    expect_refused(
+        lambda: cluster.api.create(queue("b", parent="org", compute={"guarantee": 400})), by="guaranteed 900"
+    )
+    expect_refused(
+        lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"compute": {"limit": 400}}}), by="guaranteed 500"
+    )
+    expect_refused(lambda: cluster.api.patch(f"{QUEUES}/org", {"spec": {"parent": "a"}}), by="circle: org → a → org")
+    expect_refused(lambda: cluster.api.delete(f"{QUEUES}/org"), by="queues hang below it: a")
     cluster.api.patch(f"{QUEUES}/org", {"metadata": {"labels": {"anything": "else"}}})
     cluster.api.delete(f"{QUEUES}/a")
     cluster.api.delete(f"{QUEUES}/org")
@@ -171,7 +175,9 @@ def test_a_waiting_pod_can_be_moved(cluster: ClusterHarness, guarded: Guarded, n
     for name in ("a", "b"):
         cluster.api.create(queue(name, namespaces=["*"] if name == "a" else []))
     path = cluster.api.path_of(cluster.create_pod(asking("p", namespace, {"compute": "30"}, labels={NAMES.queue: "a"})))
-    refused(lambda: cluster.api.patch(path, {"metadata": {"labels": {NAMES.queue: "b"}}}), by="queue b does not take")
+    expect_refused(
+        lambda: cluster.api.patch(path, {"metadata": {"labels": {NAMES.queue: "b"}}}), by="queue b does not take"
+    )
     cluster.api.delete(f"{QUEUES}/a")
     cluster.api.patch(path, {"metadata": {"annotations": {NAMES.placement: "pack"}}})
     cluster.api.patch(path, {"metadata": {"labels": {NAMES.queue: None}}})
@@ -182,7 +188,7 @@ def test_only_the_centre_says_how_a_queue_stands(cluster: ClusterHarness, guarde
     """Not even an administrator forgets usage."""
     cluster.api.create(queue("a"))
     forged = {"status": {"used": {"compute": 0}}}
-    refused(lambda: cluster.api.patch(f"{QUEUES}/a/status", forged), by="aliquot-guard-queues")
+    expect_refused(lambda: cluster.api.patch(f"{QUEUES}/a/status", forged), by="aliquot-guard-queues")
     guarded.scheduler.patch(f"{QUEUES}/a/status", {"status": {"used": {"compute": 250}, "waiting": 2}})
     assert cluster.api.get(f"{QUEUES}/a")["status"] == {"used": {"compute": 250}, "waiting": 2}
     assert namespace
@@ -215,11 +221,11 @@ def test_who_may_view_the_cluster_sees_queues(cluster: ClusterHarness, guarded: 
     for user in ("everywhere", "ours"):
         api = cluster.api_as(user)
         cluster.wait_for(f"the rights of {user}", partial(can_list, api))
-        refused(partial(api.delete, f"{QUEUES}/a"), by="forbidden")
+        expect_refused(partial(api.delete, f"{QUEUES}/a"), by="forbidden")
     assert not can_list(cluster.api_as("here"))
     tenant = cluster.api_as("tenant")
     assert tenant.get(f"{QUEUES}/a")["kind"] == "Queue"
-    refused(lambda: tenant.get(f"{QUEUES}/b"), by="forbidden")
+    expect_refused(lambda: tenant.get(f"{QUEUES}/b"), by="forbidden")
     assert guarded.webhook.running
 
 

@@ -13,7 +13,7 @@ from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import BY_HAND, pod, shell
 from cluster.installed import NAMES, binding
-from cluster.refusals import annotated, refused
+from cluster.refusals import annotated, expect_refused
 
 # What a policy of Audit puts to a request in the API server's log.
 AUDIT_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
@@ -226,7 +226,9 @@ def test_a_device_is_named_no_later_either(
     """Containers are given what their pod says when they start; what others write is theirs."""
     made = cluster.create_pod(pod(f"later-{namespace}", shell("true"), namespace=denying, scheduler=BY_HAND))
     path = cluster.api.path_of(made)
-    refused(lambda: LATER[way](cluster.api, made, path, {"annotations": DEVICE}), by="annotations that name devices")
+    expect_refused(
+        lambda: LATER[way](cluster.api, made, path, {"annotations": DEVICE}), by="annotations that name devices"
+    )
     LATER[way](cluster.api, made, path, {"annotations": {"example.org/a": "b"}})
     assert cluster.api.get(path)["metadata"]["annotations"] == {"example.org/a": "b"}
     cluster.api.delete(path, gracePeriodSeconds=0)
@@ -244,7 +246,9 @@ def test_who_is_there_already_can_still_be_worked_on(cluster: ClusterHarness, gu
     probe = going_round(ROUND["is privileged"], namespace)
     cluster.wait_for("the label to count", lambda: "aliquot-ways-round" in guarded.refusal(probe))
     cluster.api.patch(path, annotated({"example.org/a": "b"}))
-    refused(lambda: cluster.api.patch(path, annotated({"cdi.k8s.io/gpu": "nvidia.com/gpu=0"})), by="aliquot-ways-round")
+    expect_refused(
+        lambda: cluster.api.patch(path, annotated({"cdi.k8s.io/gpu": "nvidia.com/gpu=0"})), by="aliquot-ways-round"
+    )
     cluster.api.patch(path, annotated({"cdi.k8s.io/gpu": None}))
     cluster.api.patch(f"{path}/status", {"status": {"phase": "Failed"}})
     cluster.api.patch(path, {"metadata": {"finalizers": None}})
@@ -336,11 +340,11 @@ def test_an_ephemeral_container_goes_no_way_round(cluster: ClusterHarness, guard
     debug = {key: value for key, value in privileged().items() if key != "resources"} | {"name": "debug"}
     strategic = "application/strategic-merge-patch+json"
     patch = {"spec": {"ephemeralContainers": [debug]}}
-    refused(lambda: cluster.api.patch(path, patch, kind=strategic), by="aliquot-ways-round")
+    expect_refused(lambda: cluster.api.patch(path, patch, kind=strategic), by="aliquot-ways-round")
     capable = {
         "spec": {"ephemeralContainers": [{**debug, "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]}
     }
-    refused(lambda: cluster.api.patch(path, capable, kind=strategic), by="with such capabilities")
+    expect_refused(lambda: cluster.api.patch(path, capable, kind=strategic), by="with such capabilities")
     harmless = {"spec": {"ephemeralContainers": [{**debug, "securityContext": {"privileged": False}}]}}
     assert cluster.api.patch(path, harmless, kind=strategic)["spec"]["ephemeralContainers"]
     assert guarded.webhook.running

@@ -10,7 +10,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.harness.errors import ApiError
 from cluster.harness.pods import pod, shell
 from cluster.installed import NAMES
-from cluster.refusals import annotated, refused
+from cluster.refusals import annotated, expect_refused
 
 GATE = {"name": NAMES.gate}
 
@@ -117,10 +117,10 @@ def test_a_bound_pod_keeps_what_its_grant_was_made_from(
     made = cluster.create_pod(asking("a", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
     cluster.api.patch(path, annotated({NAMES.placement: "pack"}))
-    refused(lambda: cluster.api.patch(path, annotated({NAMES.placement: "near"})), by="write pack or spread")
+    expect_refused(lambda: cluster.api.patch(path, annotated({NAMES.placement: "near"})), by="write pack or spread")
 
     def stands(note: dict[str, str | None]) -> None:
-        said = refused(lambda: cluster.api.patch(path, annotated(note)), by="validate.aliquot.dev")
+        said = expect_refused(lambda: cluster.api.patch(path, annotated(note)), by="validate.aliquot.dev")
         assert "can't change any more" in said
 
     cluster.api.patch(path, annotated({NAMES.preemptible: "true"}))
@@ -175,7 +175,7 @@ def test_a_dead_webhook_harms_nobody_else(cluster: ClusterHarness, guarded: Guar
         with pytest.raises(ApiError, match="failed calling webhook"):
             cluster.api.patch(waiting, annotated({NAMES.gpus: "2"}))
         # Policies need nobody who answers.
-        refused(lambda: cluster.api.patch(waiting, annotated({NAMES.grant: "{}"})), by="aliquot-guard-grants")
+        expect_refused(lambda: cluster.api.patch(waiting, annotated({NAMES.grant: "{}"})), by="aliquot-guard-grants")
     finally:
         guarded.webhook.start()
         guarded.webhook.wait_ready()

@@ -18,7 +18,7 @@ from cluster.installed import (
     binding,
     manifests,
 )
-from cluster.refusals import FORGED, LEASES, NODE1, NODE2, annotated, refused
+from cluster.refusals import FORGED, LEASES, NODE1, NODE2, annotated, expect_refused
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ AGENT_MAY_NOT: dict[str, tuple[str, Callable[[Api], object]]] = {
 def test_an_agent_may_not(agent: Api, what: str) -> None:
     """A policy refuses each write that goes beyond the agent's own node and Aliquot's own fields."""
     policy, write = AGENT_MAY_NOT[what]
-    refused(partial(write, agent), by=f"aliquot-{policy}")
+    expect_refused(partial(write, agent), by=f"aliquot-{policy}")
 
 
 def an_event(node: str) -> Json:
@@ -141,13 +141,13 @@ def test_an_agent_writes_the_condition_of_its_own_pods_only(
     strategic = "application/strategic-merge-patch+json"
     assert agent.patch(f"{here}/status", told, kind=strategic)["status"]["phase"] == "Running"
     by = "aliquot-agent-pods"
-    refused(lambda: agent.patch(f"{there}/status", told, kind=strategic), by=by)
+    expect_refused(lambda: agent.patch(f"{there}/status", told, kind=strategic), by=by)
     ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-    refused(lambda: agent.patch(f"{here}/status", ready, kind=strategic), by=by)
-    refused(lambda: agent.patch(f"{here}/status", {"status": {"phase": "Failed"}}), by=by)
+    expect_refused(lambda: agent.patch(f"{here}/status", ready, kind=strategic), by=by)
+    expect_refused(lambda: agent.patch(f"{here}/status", {"status": {"phase": "Failed"}}), by=by)
     for metadata in ({"labels": {"a": "b"}}, {"annotations": {"a": "b"}}, {"finalizers": ["a.b/c"]}):
-        refused(partial(agent.patch, f"{here}/status", {"metadata": metadata}), by=by)
-    refused(lambda: agent.patch(f"{here}/status", annotated({**FORGED})), by="aliquot-")
+        expect_refused(partial(agent.patch, f"{here}/status", {"metadata": metadata}), by=by)
+    expect_refused(lambda: agent.patch(f"{here}/status", annotated({**FORGED})), by="aliquot-")
 
 
 def test_an_agent_has_no_right_to_end_anything(cluster: ClusterHarness, agent: Api, namespace: str) -> None:
@@ -164,7 +164,7 @@ def test_an_agent_has_no_right_to_end_anything(cluster: ClusterHarness, agent: A
         lambda: agent.get("/api/v1/secrets"),
         lambda: agent.get(f"/api/v1/namespaces/{SYSTEM}/configmaps"),
     ):
-        refused(write, by="is forbidden: User")
+        expect_refused(write, by="is forbidden: User")
 
 
 @pytest.fixture
@@ -190,10 +190,10 @@ def lavish(cluster: ClusterHarness, installed: Installed) -> Iterator[None]:  # 
 def test_rights_too_many_are_of_no_use(cluster: ClusterHarness, agent: Api, namespace: str) -> None:
     """The policies stand by themselves: pods but for their status, and leases of other namespaces, stay closed."""
     path = cluster.api.path_of(cluster.create_pod(pod("here", stays(), namespace=namespace, node="node1")))
-    refused(lambda: agent.patch(path, {"metadata": {"labels": {}}, "spec": {}}), by="aliquot-agent-pods")
+    expect_refused(lambda: agent.patch(path, {"metadata": {"labels": {}}, "spec": {}}), by="aliquot-agent-pods")
     lease = {"metadata": {"name": NAMES.lease("node1"), "namespace": namespace}}
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
-    refused(lambda: agent.create(body), by="aliquot-agent-lease")
+    expect_refused(lambda: agent.create(body), by="aliquot-agent-lease")
 
 
 def test_a_token_that_names_no_node_writes_nothing(
@@ -202,16 +202,16 @@ def test_a_token_that_names_no_node_writes_nothing(
     """Whoever can ask for tokens of the agent's account, but has no pod of it, gets nowhere."""
     api = installed.token_api(cluster.service_account_token(SYSTEM, AGENT))
     try:
-        refused(lambda: api.patch(NODE1, annotated({NAMES.inventory: "{}"})), by="aliquot-agent-node")
+        expect_refused(lambda: api.patch(NODE1, annotated({NAMES.inventory: "{}"})), by="aliquot-agent-node")
         lease = f"{LEASES}/{NAMES.lease('node1')}"
-        refused(lambda: api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-agent-lease")
-        refused(lambda: api.create(an_event("node1")), by="aliquot-agent-events")
+        expect_refused(lambda: api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-agent-lease")
+        expect_refused(lambda: api.create(an_event("node1")), by="aliquot-agent-events")
         nameless = {"metadata": {"name": NAMES.lease(""), "namespace": SYSTEM}}
-        refused(lambda: api.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **nameless}))
-        refused(lambda: api.create(an_event("")))
+        expect_refused(lambda: api.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **nameless}))
+        expect_refused(lambda: api.create(an_event("")))
         # Bound to no node either.
         waits = cluster.api.path_of(cluster.create_pod(pod("waits", stays(), namespace=namespace, scheduler="nobody")))
-        refused(lambda: api.patch(f"{waits}/status", {"status": {"phase": "Pending"}}), by="aliquot-agent-pods")
+        expect_refused(lambda: api.patch(f"{waits}/status", {"status": {"phase": "Pending"}}), by="aliquot-agent-pods")
     finally:
         api.close()
 

@@ -15,7 +15,7 @@ from cluster.installed import (
     Installed,
     binding,
 )
-from cluster.refusals import FORGED, LEASES, NODE1, annotated, refused
+from cluster.refusals import FORGED, LEASES, NODE1, annotated, expect_refused
 
 # Each is given an administrator's API, a pod that waits to be bound, and its path.
 FORGERIES: dict[str, Callable[[Api, Json, str], object]] = {
@@ -45,7 +45,7 @@ FORGERIES: dict[str, Callable[[Api, Json, str], object]] = {
 def test_nobody_forges_a_grant(cluster: ClusterHarness, namespace: str, way: str) -> None:
     """Every way to write a pod's metadata is closed, to administrators too."""
     made = cluster.create_pod(pod("waits", shell("true"), namespace=namespace, scheduler="nobody"))
-    refused(lambda: FORGERIES[way](cluster.api, made, cluster.api.path_of(made)), by="aliquot-guard-grants")
+    expect_refused(lambda: FORGERIES[way](cluster.api, made, cluster.api.path_of(made)), by="aliquot-guard-grants")
 
 
 # What these write beside their own part of the spec, the API server drops; if it ever kept it, the policy would refuse.
@@ -72,7 +72,7 @@ def test_nobody_takes_a_grant_away(cluster: ClusterHarness, installed: Installed
     """Nor changes it; everything else of the pod can be written as ever."""
     path = cluster.api.path_of(installed.run(namespace, "node1", gpu=0))
     for value in (None, "{}"):
-        refused(partial(cluster.api.patch, path, annotated({NAMES.grant: value})), by="aliquot-guard-grants")
+        expect_refused(partial(cluster.api.patch, path, annotated({NAMES.grant: value})), by="aliquot-guard-grants")
     assert cluster.api.patch(path, annotated({"other": "value"}))["metadata"]["annotations"]["other"] == "value"
 
 
@@ -100,11 +100,11 @@ def test_nobody_forges_what_a_node_has(cluster: ClusterHarness, what: str) -> No
     """Inventory, labels and memory are the agent's; a kubelet may lower its node's memory and no more."""
     user, path, patch = NODE_FORGERIES[what]
     by = "" if user == "system:node:node2" else "aliquot-guard-nodes"
-    refused(lambda: cluster.api_as(user).patch(path, patch), by=by)
+    expect_refused(lambda: cluster.api_as(user).patch(path, patch), by=by)
 
 
 @pytest.mark.usefixtures("installed")
 def test_nobody_forges_a_heart_beat(cluster: ClusterHarness) -> None:
     """The scheduler believes these leases."""
     lease = f"{LEASES}/{NAMES.lease('node1')}"
-    refused(lambda: cluster.api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-guard-leases")
+    expect_refused(lambda: cluster.api.patch(lease, annotated({NAMES.state: "away"})), by="aliquot-guard-leases")

@@ -17,7 +17,7 @@ from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
-from cluster.refusals import refused
+from cluster.refusals import expect_refused
 
 NOT_FOUND, NO_SUCH = 3, "no-such"
 
@@ -212,10 +212,10 @@ def test_rights_in_a_namespace_show_where_it_stands(cluster: ClusterHarness, cen
         asked(centre, "queue", "blue", "-n", "red-3", token=token, code=NOT_FOUND)
         asked(centre, "queue", "-n", "blue-3", token=token, code=NOT_FOUND)
         assert not sees(tenant, "blue-3")
-        refused(lambda: tenant.items(QUEUES), by="forbidden")
+        expect_refused(lambda: tenant.items(QUEUES), by="forbidden")
         path = VIEWS.format(NAMES.domain, "red-3") + "/red"
-        refused(lambda: tenant.patch(path, {"status": {"stop": "x"}}), by="forbidden")
-        refused(lambda: cluster.api.patch(path, {"status": {"stop": "x"}}), by="aliquot-guard-views")
+        expect_refused(lambda: tenant.patch(path, {"status": {"stop": "x"}}), by="forbidden")
+        expect_refused(lambda: cluster.api.patch(path, {"status": {"stop": "x"}}), by="aliquot-guard-views")
         cluster.api.patch("/api/v1/namespaces/red-3", {"metadata": {"labels": {NAMES.queue: "blue"}}})
         cluster.wait_for("the new home to be shown", lambda: set(views(tenant, "red-3")) == {"red", "blue"} or None)
 

@@ -10,7 +10,7 @@ import pytest
 from support.uninstalling import NAMESPACE_GOES, Cluster, changes, whole
 
 
-def refused(told: subprocess.CompletedProcess[str], cluster: Cluster, said: str, *, code: int = 1) -> None:
+def expect_refused(told: subprocess.CompletedProcess[str], cluster: Cluster, said: str, *, code: int = 1) -> None:
     """With this sentence, before anything was written or deleted."""
     assert (told.returncode, told.stdout, changes(cluster)) == (code, "", [])
     assert told.stderr == f"{said}: nothing was done\n"
@@ -57,7 +57,7 @@ def test_another_domain_or_namespace_than_the_installed_one_is_refused(
     cluster = whole(tmp_path / "cluster")
     cluster.is_installed(**{variable: installed})
     said = f"ALIQUOT_{variable.upper()} is {given}, and installed in there (https://there) is {installed}"
-    refused(cluster.uninstall("--yes", more, **{variable: given}), cluster, said)
+    expect_refused(cluster.uninstall("--yes", more, **{variable: given}), cluster, said)
 
 
 def test_of_two_domains_one_is_to_be_said(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_of_two_domains_one_is_to_be_said(tmp_path: Path) -> None:
     cluster = whole(tmp_path / "cluster")
     cluster.holds("domains", "aliquot.dev\nacme.example\n")
     said = "ALIQUOT_DOMAIN is not set, and installed in there (https://there) is acme.example aliquot.dev"
-    refused(cluster.uninstall("--yes"), cluster, said)
+    expect_refused(cluster.uninstall("--yes"), cluster, said)
     assert cluster.uninstall("--yes", domain="aliquot.dev").returncode == 0
     assert cluster.bearing() == set()
 
@@ -78,7 +78,7 @@ def test_where_nothing_is_installed_nothing_is_done(tmp_path: Path) -> None:
         "Aliquot is not installed in there (https://there) (no definition bears app.kubernetes.io/part-of=aliquot); "
         "where something of it is left on nodes or pods, install it again as it was and run this"
     )
-    refused(cluster.uninstall("--yes", "--force"), cluster, said)
+    expect_refused(cluster.uninstall("--yes", "--force"), cluster, said)
 
 
 def test_who_can_not_let_nodes_withdraw_does_not_begin(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_who_can_not_let_nodes_withdraw_does_not_begin(tmp_path: Path) -> None:
         "the ConfigMap aliquot-withdraw, by which 2 nodes withdraw, is not in aliquot-system of there (https://there): "
         "install Aliquot again as it was and run this"
     )
-    refused(cluster.uninstall("--yes", "--force"), cluster, said)
+    expect_refused(cluster.uninstall("--yes", "--force"), cluster, said)
     for node in "ab":
         cluster.lost(node)
     assert cluster.uninstall("--yes").returncode == 0
@@ -102,7 +102,7 @@ def test_agents_that_seem_to_write_nothing_are_looked_at_first(tmp_path: Path) -
         "agents are ready on 1 node, and no node bears what they write for aliquot.dev: see what domain theirs is "
         "(kubectl --namespace aliquot-system logs ds/aliquot-agent), or say --force"
     )
-    refused(cluster.uninstall("--yes"), cluster, said)
+    expect_refused(cluster.uninstall("--yes"), cluster, said)
     assert cluster.uninstall("--yes", "--force").stderr.startswith("node b does not answer")
     assert "label nodes" in cluster.asked
     cluster.lost("b")
@@ -126,7 +126,7 @@ def test_patience_that_is_no_number_is_refused_before_anything(tmp_path: Path, p
     """It was noticed once nothing but nodes was left; and nobody is asked meanwhile."""
     cluster = whole(tmp_path / "cluster")
     said = f"ALIQUOT_PATIENCE is {patience}, which is no number of seconds"
-    refused(cluster.uninstall("--yes", more, patience=patience), cluster, said, code=2)
+    expect_refused(cluster.uninstall("--yes", more, patience=patience), cluster, said, code=2)
     assert cluster.asked == ""
 
 
