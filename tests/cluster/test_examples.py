@@ -424,10 +424,10 @@ def test_an_example_of_use_shows_in_a_cluster_what_it_shows_on_one_machine(centr
     with ExitStack() as stack:
         for stage in USES[folder]:
             stack.enter_context(centre.applied(manifests_of(folder, *stage.files)))
-            _so(centre, stage)
+            _expect(centre, stage)
 
 
-def _so(centre: PlayedCentre, stage: Stage) -> None:
+def _expect(centre: PlayedCentre, stage: Stage) -> None:
     centre.settled(stage.held)
     for namespace, count in stage.cards.items():
         assert cards(centre, namespace) == count

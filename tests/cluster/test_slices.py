@@ -26,6 +26,7 @@ def test_the_heart_beat_says_ready_and_goes_on(cluster: ClusterHarness, half: No
     cluster.wait_for("ready", lambda: half.lease()["metadata"]["annotations"].get(NAMES.state) == "ready" or None)
     before = half.lease()["spec"]["renewTime"]
     cluster.wait_for("the next beat", lambda: half.lease()["spec"]["renewTime"] > before or None)
+    assert half.lease()["metadata"]["annotations"][NAMES.state] == "ready"
 
 
 def test_a_container_prints_its_slice(cluster: ClusterHarness, half: NodeHalf, namespace: str) -> None:

@@ -119,7 +119,7 @@ def test_kubelet_is_killed_and_started_again(cluster: ClusterHarness, namespace:
     waiting = cluster.create_pod(pod("patient", shell("true"), namespace=namespace, node="node2"))
     node.start_kubelet()
     node.kubelet.wait_ready()
-    cluster.wait_for_phase(waiting, "Succeeded")
+    assert cluster.wait_for_phase(waiting, "Succeeded")["spec"]["nodeName"] == "node2"
 
 
 def test_pod_that_ends_otherwise_is_told_at_once(cluster: ClusterHarness, namespace: str) -> None:

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,7 @@ import pytest
 from aliquot_agent.isolation.limits_file import WHOLE, Meter
 from aliquot_agent.isolation.pacing import Share
 from aliquot_agent.isolation.turns import WINDOW_NS
-from support.isolation import MIB, Built, Container, World
+from support.isolation import MIB, PATIENCE_S, Built, Container, World, expect_soon
 from support.pacing import Pacer
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
@@ -27,7 +26,6 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 SHARES = (10, 20, 30, 40)
 SECOND = 1_000_000_000
-PATIENCE_S = 60
 
 
 def used(world: World, containers: list[Container], *, seconds: float) -> list[float]:
@@ -44,14 +42,6 @@ def meter(container: Container) -> Meter:
     """What its processes tell of their use of the GPU."""
     (told,) = container.account().meters
     return told
-
-
-def wait_for(what: Callable[[], bool], *, why: str) -> None:
-    """Until it holds, for a minute at most."""
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.01)
 
 
 def pace(container: Container, *, rate: int) -> None:
@@ -137,12 +127,12 @@ def test_how_many_processes_are_at_work_at_once_is_told(world: World) -> None:
         """In how many processes' time the fullest of the last windows was."""
         return max(word & 0xFFFFFFFF for word in meter(container).moments) / WINDOW_NS
 
-    wait_for(lambda: most() > 2.9, why="they are not three")
+    expect_soon(lambda: most() > 2.9, why="they are not three")
     assert most() <= 3
     for tenant in tenants[1:]:
         tenant.close()
-    wait_for(lambda: most() <= 1, why="the killed are still counted")
-    wait_for(lambda: most() > 0.9, why="who is left is not counted")
+    expect_soon(lambda: most() <= 1, why="the killed are still counted")
+    expect_soon(lambda: most() > 0.9, why="who is left is not counted")
 
 
 def test_a_queue_is_as_deep_beside_others_as_alone(world: World) -> None:
@@ -152,7 +142,7 @@ def test_a_queue_is_as_deep_beside_others_as_alone(world: World) -> None:
     container.set(msgspec.structs.replace(limits, weight=WHOLE // 4))
     container.run().started().tell(f"use {PATIENCE_S} kernel 200 100000")
     # Of 20 ms it is told that 5 are its own, so as much stands before each of two marks, and behind them.
-    wait_for(lambda: world.queued_ns(container.number) > 30 * SECOND // 1000, why="it comes with less")
+    expect_soon(lambda: world.queued_ns(container.number) > 30 * SECOND // 1000, why="it comes with less")
 
 
 def test_a_slice_alone_is_held_to_its_limit(world: World) -> None:
@@ -211,10 +201,10 @@ def test_what_was_lent_is_back_within_a_twentieth_of_a_second(world: World, proc
     pace(container, rate=100)
     for _ in range(processes):
         container.run().started().tell(f"use {PATIENCE_S} kernel 200 100")
-    wait_for(lambda: world.busy_ns(container.number) > SECOND // 2, why="it does not use what is idle")
+    expect_soon(lambda: world.busy_ns(container.number) > SECOND // 2, why="it does not use what is idle")
     used, began = world.busy_ns(container.number), time.monotonic_ns()
     pace(container, rate=10)
-    wait_for(lambda: time.monotonic_ns() - began > SECOND, why="time stands still")
+    expect_soon(lambda: time.monotonic_ns() - began > SECOND, why="time stands still")
     used = world.busy_ns(container.number) - used
     assert used <= (time.monotonic_ns() - began) / 10 + SECOND // 20
 
@@ -226,7 +216,7 @@ def test_who_had_the_whole_gpu_owes_nothing_when_others_come(world: World) -> No
     began = time.monotonic_ns()
     for _ in range(4):
         container.run().started().tell(f"use {PATIENCE_S} kernel 200 100")
-    wait_for(
+    expect_soon(
         lambda: meter(container).in_flight > time.monotonic_ns() - began + SECOND, why="they are not at work at once"
     )
     assert meter(container).charged <= time.monotonic_ns() - began
@@ -280,7 +270,7 @@ def test_no_launch_passes_a_long_kernel_unpaid(world: World) -> None:
     """A tenth of the GPU is one kernel of two seconds in twenty, though other threads want to launch meanwhile."""
     container = world.container(memory_mib=1000, guarantee=10, rate=10)
     container.run().started().tell(f"crowd 4 {PATIENCE_S} 2000000")
-    wait_for(lambda: meter(container).in_flight > 0, why="it does not begin")
+    expect_soon(lambda: meter(container).in_flight > 0, why="it does not begin")
     used(world, [container], seconds=5)
     assert world.busy_ns(container.number) <= 2.1 * SECOND
 
@@ -289,7 +279,7 @@ def test_a_launch_passes_that_others_may_wait_for(world: World) -> None:
     """Beside a kernel without end another process of the container, whose launch it may wait for, waits ten seconds."""
     container = world.container(memory_mib=2000, guarantee=10, rate=10)
     container.run().started().tell(f"use {PATIENCE_S} kernel {3600 * 1_000_000} 1")
-    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + SECOND, why="it owes nothing")
+    expect_soon(lambda: meter(container).free_at > time.monotonic_ns() + SECOND, why="it owes nothing")
     began = time.monotonic_ns()
     assert container.run().started().ask("use 0.001 kernel 100 1").split()[0] == "1"
     assert time.monotonic_ns() - began > 8 * SECOND
@@ -303,7 +293,7 @@ def test_what_a_capture_takes_up_is_no_work(world: World) -> None:
     answers = tenant.process.stdout
     assert answers
     tenant.tell("capture 1000")
-    wait_for(lambda: bool(select.select([answers], [], [], 0)[0]), why="it is held back")
+    expect_soon(lambda: bool(select.select([answers], [], [], 0)[0]), why="it is held back")
     assert tenant.answer() == "0"
     assert meter(container).charged == 0
 
@@ -312,19 +302,19 @@ def test_what_was_owed_at_next_to_no_rate_is_soon_paid_at_a_better_one(world: Wo
     """Best effort that got nothing beside others, and owes for what it began, has half of the GPU when that is idle."""
     container = world.container(memory_mib=1000, guarantee=0, rate=0)
     container.run().started().tell(f"use {PATIENCE_S} kernel 200 1")
-    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
+    expect_soon(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
     pace(container, rate=50)
     before = world.busy_ns(container.number)
-    wait_for(lambda: world.busy_ns(container.number) > before + SECOND // 10, why="it waits for ever")
+    expect_soon(lambda: world.busy_ns(container.number) > before + SECOND // 10, why="it waits for ever")
 
 
 def test_who_waits_for_a_launch_still_wants_the_gpu(world: World) -> None:
     """A slice that is held back is seen to want more for as long as it waits, so that it gets what becomes idle."""
     container = world.container(memory_mib=1000, guarantee=0, rate=0)
     container.run().started().tell(f"use {PATIENCE_S} kernel 200 1")
-    wait_for(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
+    expect_soon(lambda: meter(container).free_at > time.monotonic_ns() + 100 * SECOND, why="it owes nothing")
     held = time.monotonic_ns() + SECOND // 2
-    wait_for(lambda: meter(container).wanted > held, why="it wants nothing any more")
+    expect_soon(lambda: meter(container).wanted > held, why="it wants nothing any more")
 
 
 def test_who_was_stopped_does_not_pay_for_all_that_time(world: World) -> None:
@@ -333,13 +323,13 @@ def test_who_was_stopped_does_not_pay_for_all_that_time(world: World) -> None:
     tenant = container.run().started()
     began = time.monotonic_ns()
     tenant.tell(f"use {PATIENCE_S} kernel {PATIENCE_S * 1_000_000} 1")
-    wait_for(lambda: meter(container).in_flight > 0, why="nothing is in flight")
+    expect_soon(lambda: meter(container).in_flight > 0, why="nothing is in flight")
     os.kill(tenant.process.pid, signal.SIGSTOP)
     os.waitpid(tenant.process.pid, os.WUNTRACED)
     stopped = time.monotonic_ns()
     time.sleep(2)  # the time that passes is what is tested
     stood = time.monotonic_ns() - stopped
     os.kill(tenant.process.pid, signal.SIGCONT)
-    wait_for(lambda: meter(container).in_flight > SECOND, why="it does not go on")
+    expect_soon(lambda: meter(container).in_flight > SECOND, why="it does not go on")
     charged = meter(container).in_flight
     assert charged <= time.monotonic_ns() - began - stood + SECOND

@@ -103,6 +103,7 @@ def test_a_launch_takes_no_more_than_was_claimed(calls: list[tuple[str, int]], c
             driver.trim()
         else:
             getattr(driver, call)(graph)
+    assert driver.memory.reserved == driver.reserved
 
 
 @given(launches=st.lists(st.integers(0, GRAPHS - 1)), asks=st.lists(st.integers(1, 5), min_size=4, max_size=4))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
 
 import pytest
 
-from support.isolation import Container, Tenant, World
+from support.isolation import Container, Tenant, World, expect_soon
 
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
@@ -17,17 +16,8 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 SECOND = 1_000_000_000
 KILLS = 1000 if os.environ.get("ALIQUOT_SOAK") else 200
 PERCENT = 50
-PATIENCE_S = 60
 # Short kernels that come in numbers, graphs, threads' own streams, and long ones, which take turns among processes.
 WORKS = ["kernel 200 20", "graph 1000 5", "thread 500 10", "cooperative 200 20", "kernel 30000 2"]
-
-
-def wait_for(what: Callable[[], bool], *, why: str) -> None:
-    """Until it holds, for a minute at most."""
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end, why
-        time.sleep(0.01)
 
 
 def working(container: Container, chance: random.Random) -> Tenant:
@@ -59,6 +49,6 @@ def test_no_kill_leaves_a_turn_or_a_debt(world: World) -> None:
     assert used <= PERCENT * (passed + SECOND // 5) // 100 + SECOND // 2, f"seed {seed}"
     assert meter.charged <= passed, f"seed {seed}"
     container.run().started().tell("use 3600 kernel 200 100")
-    wait_for(
+    expect_soon(
         lambda: world.busy_ns(container.number) > used + SECOND // 5, why=f"the next one stands still, seed {seed}"
     )

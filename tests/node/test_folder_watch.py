@@ -34,7 +34,7 @@ def _make(folder: Path) -> None:
     folder.mkdir()
 
 
-async def woken(watch: FolderWatch) -> None:
+async def expect_woken(watch: FolderWatch) -> None:
     """Wait for the watch to wake, in real time."""
     await asyncio.wait_for(watch.changed(), 60)
 
@@ -54,7 +54,7 @@ async def test_wakes_once_for_what_happens(watch: FolderWatch, clock: VirtualClo
     for change in (made.touch, made.unlink):
         assert await sleeps(watch, clock)
         change()
-        await woken(watch)
+        await expect_woken(watch)
 
 
 async def test_looks_now_and_then(watch: FolderWatch, clock: VirtualClock) -> None:
@@ -78,7 +78,7 @@ async def test_folder_comes_later(tmp_path: Path, clock: VirtualClock) -> None:
 
     assert await sleeps(watch, clock)
     (folder / "made").touch()
-    await woken(watch)
+    await expect_woken(watch)
     watch.close()
 
 
@@ -86,16 +86,16 @@ async def test_folder_made_anew(watch: FolderWatch, tmp_path: Path) -> None:
     """A folder deleted and made again is watched again, though it may have the same number."""
     folder = tmp_path / "dp"
     shutil.rmtree(folder)
-    await woken(watch)
+    await expect_woken(watch)
     _make(folder)
     watch.arm()
     (folder / "made").touch()
-    await woken(watch)
+    await expect_woken(watch)
 
 
 async def test_woken_by_hand(watch: FolderWatch, clock: VirtualClock) -> None:
     """Another reason to look ends the wait."""
     watch.wake()
-    await woken(watch)
+    await expect_woken(watch)
 
     assert await sleeps(watch, clock)

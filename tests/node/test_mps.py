@@ -122,6 +122,7 @@ async def test_a_fault_is_one_however_it_is_worded(stand_in: StandIn, fake_nvml:
         await asyncio.to_thread(stand_in.say, gpu, "stand-in: come 11 0 50 0=100M")
         await asyncio.to_thread(stand_in.say, gpu, "stand-in: answer get_server_status Fault (since 3 s)")
         await until(lambda: "fault" in hindrance(stand_in.folder.seat(gpu), use=Use.SHARED), "it is said")
+        assert "fault" in hindrance(stand_in.folder.seat(gpu), use=Use.SHARED)
     os.close(held)
 
 

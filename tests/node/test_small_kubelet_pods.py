@@ -309,4 +309,5 @@ async def test_pod_admitted_before_its_plugin_gets_devices_at_its_next_start(fol
         board.put(pod("one", containers=[script], restartPolicy="OnFailure"))
         await board.until("one", lambda status: status["containerStatuses"][0]["restartCount"] > 0)
         async with plugin_on(folders, board, env={"GOT": "yes"}):
-            await board.until_phase("one", "Succeeded")
+            status = await board.until_phase("one", "Succeeded")
+    assert status["containerStatuses"][0]["restartCount"] > 0

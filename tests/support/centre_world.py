@@ -205,7 +205,7 @@ class World(PlainTown):
             self.settle_doubts()
         self.desk.tell_time(self.now)
 
-    def go_on(self) -> None:
+    def check_to_the_end(self) -> None:
         """Nodes that are well, and a kube-scheduler that does its work, for ten minutes."""
         self.silent.clear()
         self.cordoned.clear()

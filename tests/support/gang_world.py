@@ -136,7 +136,7 @@ class GangWorld(Stage):
         for pod in pods:
             self.see(pod)
 
-    def go_on(self) -> None:
+    def check_to_the_end(self) -> None:
         """Nobody comes any more, and each Job makes what it lacks: all come to their end."""
         for _ in range(20 + 10 * len(self.jobs)):
             for job in [one for one in self.jobs.values() for _ in range(self._lacks(one))]:

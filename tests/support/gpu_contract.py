@@ -168,7 +168,8 @@ class GpuDriverContract:
         stage.hands.lose(gpu=0)
         await events_until(stage.driver, _only(EventKind.LOST, stage.uuids[0]))
         stage.hands.raise_xid(gpu=3, number=48)
-        await events_until(stage.driver, lambda event: event.number == 48)
+        heard = await events_until(stage.driver, lambda event: event.number == 48)
+        assert heard[-1].uuid == stage.uuids[3]
 
     async def test_a_lost_gpu_comes_back(self, stage: Stage) -> None:
         """After recovery it is discovered again, an event says so once, and its XIDs are heard again."""

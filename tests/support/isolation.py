@@ -12,7 +12,7 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -49,7 +49,17 @@ _PROCESSES_AT = _TENANTS_AT + 32 * 192 + 3 * 64 + 4 * 8
 _PROCESS = struct.Struct("<QII25Q")
 _PROCESSES = 1024
 _OLD_LIBRARIES = ["-Wl,--no-as-needed", "-l:libdl.so.2", "-l:libpthread.so.0"]
+# For what a busy machine makes wait.
+PATIENCE_S = 60
 _WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g"]
+
+
+def expect_soon(what: Callable[[], bool], *, why: str) -> None:
+    """Until it holds, for a minute at most."""
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end, why
+        time.sleep(0.01)
 
 
 def gpu_uuid(index: int) -> str:

@@ -36,7 +36,7 @@ def stage_of(scene: Scene) -> ReclaimStage:
     return stage
 
 
-def play(scene: Scene) -> ReclaimStage:
+def expect(scene: Scene) -> ReclaimStage:
     """Those come who do; those go for it who have to, as few as need be, and once they are gone it is over."""
     stage = stage_of(scene)
     for uid, asked in scene.comes.items():

@@ -409,7 +409,7 @@ class QueueWorld(Stage):
                 least = int(group.metadata.annotations[NAMES.group_min])
                 assert len(uids) >= least, gang
 
-    def go_on(self) -> None:
+    def check_to_the_end(self) -> None:
         """Whoever may ever be let in is, once those before have ended."""
         for at, cards in enumerate(self._all_cards()):
             self.picture.node_seen(make_node(f"n{at}", cards))

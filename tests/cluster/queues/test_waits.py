@@ -43,7 +43,7 @@ def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness
         assert told(centre, "first") == set()
 
 
-def waits_and_comes_in(centre: PlayedCentre, pod: Json, *, why: str, mend: Callable[[], object]) -> None:
+def expect_to_wait_and_come_in(centre: PlayedCentre, pod: Json, *, why: str, mend: Callable[[], object]) -> None:
     """It stays behind its gate and says why; and is let in soon after that is mended, and bound."""
     name = pod["metadata"]["name"]
     centre.cluster.create_pod(pod)
@@ -71,7 +71,7 @@ def test_a_pod_waits_for_a_node_with_its_labels(centre: PlayedCentre) -> None:
         first["spec"]["nodeSelector"] = {"disk": "ssd"}
         centre.cluster.create_pod(first)
         centre.settled({"one": 100})
-        waits_and_comes_in(
+        expect_to_wait_and_come_in(
             centre,
             picky,
             why="1 node has room on its GPUs: 1 is not what its nodeSelector or its affinity to nodes names; "
@@ -86,7 +86,7 @@ def test_a_pod_waits_for_a_node_that_is_not_tainted(centre: PlayedCentre) -> Non
     node = "/api/v1/nodes/gpu1"
     centre.api.patch(node, {"spec": {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}})
     with centre.applied([ONE]):
-        waits_and_comes_in(
+        expect_to_wait_and_come_in(
             centre,
             asking("plain", "one", {"compute": "100", "memory": "1000"}),
             why="1 node has room on its GPUs: 1 is tainted (team=red)",
@@ -106,7 +106,7 @@ def test_a_pod_waits_for_cpu_that_others_have(centre: PlayedCentre, whose: str) 
         hungry = asking("hungry", "one", {"compute": "100", "memory": "1000"})
         asked = hungry["spec"] if whose == "all its containers" else hungry["spec"]["containers"][0]
         asked.setdefault("resources", {})["requests"] = {"cpu": "10"}
-        waits_and_comes_in(
+        expect_to_wait_and_come_in(
             centre,
             hungry,
             why="1 node has room on its GPUs: 1 has 4 CPUs free of 10 asked",

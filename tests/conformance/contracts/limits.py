@@ -25,8 +25,8 @@ def used(space: Space, name: str = "q") -> Json:
     return found
 
 
-def until_used(space: Space, wanted: Json, name: str = "q") -> None:
-    """Wait until a quota's status says so: on a cluster, a controller counts."""
+def expect_used(space: Space, wanted: Json, name: str = "q") -> None:
+    """A quota's status says so in time: on a cluster, a controller counts."""
     with space.api.watch(f"{space.path}/resourcequotas", fieldSelector=f"metadata.name={name}") as watch:
         while watch.next()["object"].get("status", {}).get("used", {}) != wanted:
             pass
@@ -36,7 +36,7 @@ def limit(space: Space, hard: Json, **spec: Any) -> None:
     """Make a quota, and wait until nothing is counted of it."""
     body = {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}
     space.api.post(f"{space.path}/resourcequotas", body).ok()
-    until_used(space, dict.fromkeys(hard, "0"))
+    expect_used(space, dict.fromkeys(hard, "0"))
 
 
 def give(space: Space, **item: Any) -> Reply:
@@ -61,18 +61,18 @@ class LimitsContract:
         limit(space, {f"requests.{COMPUTE}": "100", "pods": "2"})
         gates = [{"name": "aliquot.dev/queue"}]
         space.api.post(space.pods, asking("one", limits={COMPUTE: "70"}, schedulingGates=gates)).ok()
-        until_used(space, {f"requests.{COMPUTE}": "70", "pods": "1"})
+        expect_used(space, {f"requests.{COMPUTE}": "70", "pods": "1"})
         refused = space.api.post(space.pods, asking("two", limits={COMPUTE: "31"}))
         assert (refused.code, refused.reason) == (403, "Forbidden")
         sums = f"requested: requests.{COMPUTE}=31, used: requests.{COMPUTE}=70, limited: requests.{COMPUTE}=100"
         assert f'pods "two" is forbidden: exceeded quota: q, {sums}' in refused.body["message"]
         space.api.post(space.pods, asking("two", limits={COMPUTE: "30"})).ok()
         assert space.api.post(space.pods, asking("three")).code == 403
-        until_used(space, {f"requests.{COMPUTE}": "100", "pods": "2"})
+        expect_used(space, {f"requests.{COMPUTE}": "100", "pods": "2"})
         space.api.patch(f"{space.pods}/one/status", {"status": {"phase": "Failed"}}).ok()
-        until_used(space, {f"requests.{COMPUTE}": "30", "pods": "1"})
+        expect_used(space, {f"requests.{COMPUTE}": "30", "pods": "1"})
         space.api.delete(f"{space.pods}/two", gracePeriodSeconds="0").ok()
-        until_used(space, {f"requests.{COMPUTE}": "0", "pods": "0"})
+        expect_used(space, {f"requests.{COMPUTE}": "0", "pods": "0"})
 
     @pytest.mark.parametrize("name", [f"limits.{COMPUTE}", COMPUTE])
     def test_only_requests_of_extended_resources_count(self, space: Space, name: str) -> None:
@@ -90,7 +90,7 @@ class LimitsContract:
         assert "requests.cpu for: main" in refused.body["message"]
         both = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1500m"}}
         space.api.post(space.pods, pod("one", container={"resources": both})).ok()
-        until_used(space, {"requests.cpu": "500m", "limits.cpu": "1500m"})
+        expect_used(space, {"requests.cpu": "500m", "limits.cpu": "1500m"})
         assert "exceeded quota" in space.api.post(space.pods, pod("two", container={"resources": both})).body["message"]
 
     def test_what_a_pod_asks_for_all_its_containers_counts_in_their_place(self, space: Space) -> None:
@@ -99,7 +99,7 @@ class LimitsContract:
         each = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1500m"}}
         of_all = {"requests": {"cpu": "800m"}, "limits": {"cpu": "1800m"}}
         space.api.post(space.pods, pod("one", container={"resources": each}, resources=of_all)).ok()
-        until_used(space, {"requests.cpu": "800m", "limits.cpu": "1800m"})
+        expect_used(space, {"requests.cpu": "800m", "limits.cpu": "1800m"})
 
     def test_init_containers_count_by_the_most_at_once(self, space: Space) -> None:
         """One that ends counts beside the sidecars before it; sidecars count beside the pod's own containers."""
@@ -108,7 +108,7 @@ class LimitsContract:
         side: Json = {"name": "side", "image": "none:1", "restartPolicy": "Always"}
         side["resources"] = {"limits": {COMPUTE: "20"}}
         space.api.post(space.pods, asking("one", limits={COMPUTE: "30"}, initContainers=[side, first])).ok()
-        until_used(space, {f"requests.{COMPUTE}": "110"})
+        expect_used(space, {f"requests.{COMPUTE}": "110"})
 
     def test_scopes_choose_pods(self, space: Space) -> None:
         """A quota of best effort does not count the others."""
@@ -125,7 +125,7 @@ class LimitsContract:
         count = len(space.listed(space.config_maps))
         body = {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": str(count + 1)}}}
         space.api.post(f"{space.path}/resourcequotas", body).ok()
-        until_used(space, {"count/configmaps": str(count)})
+        expect_used(space, {"count/configmaps": str(count)})
         space.api.post(space.config_maps, {"metadata": {"name": "one"}}).ok()
         refused = space.api.post(space.config_maps, {"metadata": {"name": "two"}})
         assert "exceeded quota: q, requested: count/configmaps=1" in refused.body["message"]

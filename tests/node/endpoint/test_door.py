@@ -189,6 +189,7 @@ async def test_agent_that_does_not_read(settings: EndpointSettings, monkeypatch:
 
     async with agent(settings, ScriptedAgent()) as at_door:
         await kubelet_known(at_door, lambda _: True)
+        assert at_door.kubelet is not None
 
 
 async def test_the_door_s_folder_stays_as_it_is(folder: Path) -> None:

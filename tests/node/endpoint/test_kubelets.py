@@ -119,7 +119,7 @@ async def test_no_kubelet_yet(folder: Path) -> None:
     async with endpoint(settings), agent(settings, ScriptedAgent()):
         await appears(settings.sockets / "compute.sock")
         await kubelet.start()
-        await kubelet.until_listed(COMPUTE, 200)
+        assert len((await kubelet.until_listed(COMPUTE, 200)).devices) == 200
         await kubelet.stop()
 
 
@@ -132,7 +132,7 @@ async def test_the_kubelets_folder_is_made_anew(folder: Path, kubelet: ScriptedK
         await kubelet.stop()
         shutil.rmtree(folder / "dp")
         await kubelet.start()
-        await kubelet.until_listed(COMPUTE, 200)
+        assert len((await kubelet.until_listed(COMPUTE, 200)).devices) == 200
 
 
 async def test_without_inotify(

@@ -62,7 +62,7 @@ async def test_whether_it_turns_is_seen_from_outside(folder: Path) -> None:
     """By the file that a probe looks at: as long as it is stopped nothing is heard of it, and then again."""
     settings = settings_in(folder)
 
-    async def until_heard(*, heard: bool) -> None:
+    async def expect_heard(*, heard: bool) -> None:
         path, allowed = str(settings.pulse), 2 * EVERY
         while (not ailment(path, allowed=allowed, now=time.time())) is not heard:  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(0.05)
@@ -70,9 +70,9 @@ async def test_whether_it_turns_is_seen_from_outside(folder: Path) -> None:
     async with process(settings) as running:
         await appears(settings.pulse)
         running.send_signal(signal.SIGSTOP)
-        await until_heard(heard=False)
+        await expect_heard(heard=False)
         running.send_signal(signal.SIGCONT)
-        await until_heard(heard=True)
+        await expect_heard(heard=True)
 
 
 async def test_killed_and_back(folder: Path, kubelet: ScriptedKubelet) -> None:
@@ -86,7 +86,7 @@ async def test_killed_and_back(folder: Path, kubelet: ScriptedKubelet) -> None:
         await first.wait()
         await kubelet.until(lambda: COMPUTE not in kubelet.clients)
     async with process(settings):
-        await kubelet.until_listed(COMPUTE, 300)
+        assert len((await kubelet.until_listed(COMPUTE, 300)).devices) == 300
 
 
 def test_loads_little() -> None:

@@ -47,7 +47,7 @@ async def test_takes_over_from_one_that_leaves(folder: Path, kubelet: ScriptedKu
         async with endpoint(settings):
             stop_first.set()
             await kubelet.until(lambda: len(kubelet.requests) == 2)
-            await kubelet.until_listed(COMPUTE, 200)
+            assert len((await kubelet.until_listed(COMPUTE, 200)).devices) == 200
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version":1,"tables":{"aliq', b'{"version":0}', b"\xff\xfe"])

@@ -160,7 +160,7 @@ class World:
 STEPS = [World.submit] * 6 + [World.stray] + [World.change] + [World.end] * 2
 
 
-def walked(seed: int, *, steps: int) -> None:
+def check_world(seed: int, *, steps: int) -> None:
     """One world, looked at after each step."""
     world = World(seed)
     for _ in range(steps):
@@ -173,4 +173,4 @@ def walked(seed: int, *, steps: int) -> None:
 @settings(max_examples=15, deadline=None)
 def test_queue_explain_and_decision_agree(seed: int) -> None:
     """Whoever some node takes does not wait for nodes, and whom none takes is told so, by the same word everywhere."""
-    walked(seed, steps=10)
+    check_world(seed, steps=10)

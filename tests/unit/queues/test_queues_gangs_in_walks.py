@@ -16,4 +16,4 @@ def test_gangs_of_one_name_start_whole_and_come_to_their_end(first: int) -> None
         world = GangWorld(seed)
         for name in world.chance.choices(ALL, k=80):
             getattr(world, name)()
-        world.go_on()
+        world.check_to_the_end()

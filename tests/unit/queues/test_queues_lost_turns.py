@@ -343,7 +343,7 @@ def test_walks_with_pods_that_are_made_anew_leave_nothing_behind(first: int, mor
             world.check()
             assert all(world.queues.notice(waiter).message for waiter in world.queues.waiting())
         world.bindable = True
-        world.go_on()
+        world.check_to_the_end()
         for uid in list(world.pods):
             world.gone(uid)
         world.now += FADES

@@ -24,7 +24,7 @@ def test_no_order_of_events_breaks_a_limit_a_guarantee_or_the_books(steps: list[
         world.chance = random.Random(seed)
         getattr(world, name)()
         world.check()
-    world.go_on()
+    world.check_to_the_end()
 
 
 @pytest.mark.parametrize("first", range(0, 90, 10))
@@ -36,7 +36,7 @@ def test_long_walks_do_not_either(first: int) -> None:
         for name in world.chance.choices(ALL, k=80):
             getattr(world, name)()
             world.check()
-        world.go_on()
+        world.check_to_the_end()
 
 
 @pytest.mark.parametrize("first", [0, 6])
@@ -47,7 +47,7 @@ def test_no_group_is_left_that_could_lie_somewhere(first: int) -> None:
         world.chance = random.Random(seed)
         for name in world.chance.choices([*ALL, *["create_gang"] * 20], k=40):
             getattr(world, name)()
-        world.go_on()
+        world.check_to_the_end()
 
 
 @pytest.mark.parametrize("seed", range(20))

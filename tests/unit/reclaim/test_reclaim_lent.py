@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
-from support.lent_scenes import Asked, Scene, play
+from support.lent_scenes import Asked, Scene, expect
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -205,7 +205,7 @@ ROWS |= {
 @pytest.mark.parametrize("name", ROWS)
 def test_what_was_lent_comes_back(name: str) -> None:
     """Those go who have borrowed, as few as need be, and once they are gone it is over."""
-    play(ROWS[name])
+    expect(ROWS[name])
 
 
 def test_a_group_that_is_partly_inside_goes_as_a_whole_and_only_once() -> None:

@@ -145,7 +145,7 @@ VARIED = (
 )
 
 
-def nobody_goes_twice(shape: Shape, *, cycles: int) -> None:
+def assert_nobody_goes_twice(shape: Shape, *, cycles: int) -> None:
     """And who is owed has it in the end."""
     jobs = played(shape, cycles=cycles)
     assert max(jobs.sent.values(), default=0) <= 1, jobs.sent
@@ -157,10 +157,10 @@ def nobody_goes_twice(shape: Shape, *, cycles: int) -> None:
 @pytest.mark.parametrize("shape", TOLD, ids=lambda one: one.name)
 def test_as_it_was_told_nobody_goes_twice(shape: Shape) -> None:
     """In a thousand cycles."""
-    nobody_goes_twice(shape, cycles=CYCLES)
+    assert_nobody_goes_twice(shape, cycles=CYCLES)
 
 
 @pytest.mark.parametrize("shape", VARIED, ids=lambda one: one.name)
 def test_nor_where_it_is_varied(shape: Shape) -> None:
     """In fewer, since there are many."""
-    nobody_goes_twice(shape, cycles=FEWER)
+    assert_nobody_goes_twice(shape, cycles=FEWER)

@@ -30,13 +30,13 @@ def walked(seed: int, *, steps: int) -> ReclaimWorld:
     return world
 
 
-def walk(seed: int, *, world: ReclaimWorld, names: Sequence[str] = ALL, steps: int = 80) -> None:
+def check_walk(seed: int, *, world: ReclaimWorld, names: Sequence[str] = ALL, steps: int = 80) -> None:
     """So many steps, each checked; then all go on until nobody is left who may ever be let in."""
     world.chance = random.Random(seed)
     for name in world.chance.choices(names, k=steps):
         getattr(world, name)()
         world.check()
-    world.go_on()
+    world.check_to_the_end()
 
 
 @given(st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 2**16)), min_size=30, max_size=60))
@@ -48,14 +48,14 @@ def test_no_order_of_events_breaks_anything(steps: list[tuple[str, int]]) -> Non
         world.chance = random.Random(seed)
         getattr(world, name)()
         world.check()
-    world.go_on()
+    world.check_to_the_end()
 
 
 @pytest.mark.parametrize("first", range(0, 30, 10))
 def test_long_walks_do_not_either(first: int) -> None:
     """What a shrinking search is too slow for: walks of 80 steps, each by its seed."""
     for seed in range(first, first + 10):
-        walk(seed, world=ReclaimWorld())
+        check_walk(seed, world=ReclaimWorld())
 
 
 # Walks that once went wrong: a clearing whose time was over, a group apart of which one had no choice, room that was
@@ -67,12 +67,12 @@ FOUND = (167, 3039, 3043, 3085, 3216, 7139)
 @pytest.mark.parametrize("seed", FOUND)
 def test_walks_that_went_wrong_do_not_any_more(seed: int) -> None:
     """Each by its seed."""
-    walk(seed, world=NarrowWorld(), names=NARROW)
+    check_walk(seed, world=NarrowWorld(), names=NARROW)
 
 
 def test_who_fits_and_gets_no_turn_sends_nobody_away_by_having_been_counted_in() -> None:
     """Who was taken to be in, and is not for long, is counted no more for those who come after it."""
-    walk(5097, world=NarrowWorld(), names=NARROW, steps=160)
+    check_walk(5097, world=NarrowWorld(), names=NARROW, steps=160)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 60))

@@ -6,7 +6,7 @@ import pytest
 
 from aliquot_scheduler.queues.said.spec import Preemption, QueueSpec, Quota
 from support.centre import gpus, make_node, sick
-from support.lent_scenes import Scene, play, stage_of
+from support.lent_scenes import Scene, expect, stage_of
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -143,7 +143,7 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_whose_guarantee_is_demanded_gets_it_and_not_what_is_reserved(name: str) -> None:
     """Those who borrow go for it, and nobody for one that is not let in then; the reserved card serves its owner."""
-    stage = play(ROWS[name])
+    stage = expect(ROWS[name])
     stage.submit("owner", *WHOLE, queue="k")
     assert stage.run(after=1.0) == ["owner"]
 
