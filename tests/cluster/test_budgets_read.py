@@ -7,7 +7,7 @@ from functools import partial
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.errors import ApiError
-from support.budget_rows import BUDGET_ROWS, MATES, BudgetRow
+from support.budget_rows import BUDGET_ROWS, BudgetRow
 
 LABEL = "row"
 
@@ -20,9 +20,9 @@ def pod(namespace: str, name: str, row: str) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def budget(namespace: str, row: str, number: int, policy: str | None) -> Json:
+def budget(namespace: str, row: str, number: int, *, policy: str | None, least: int) -> Json:
     """Over all of a row."""
-    spec: Json = {"minAvailable": MATES, "selector": {"matchLabels": {LABEL: row}}}
+    spec: Json = {"minAvailable": least, "selector": {"matchLabels": {LABEL: row}}}
     if policy:
         spec["unhealthyPodEvictionPolicy"] = policy
     meta = {"name": f"{row}-{number}", "namespace": namespace}
@@ -37,7 +37,10 @@ def create(cluster: ClusterHarness, namespace: str, name: str, row: BudgetRow) -
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         status = {"status": {"phase": phase, "conditions": conditions}}
         cluster.api.patch(f"{cluster.api.path_of(made)}/status", status)
-    return [cluster.apply(budget(namespace, name, number, policy)) for number, policy in enumerate(row.policies)]
+    return [
+        cluster.apply(budget(namespace, name, number, policy=policy, least=row.least))
+        for number, policy in enumerate(row.policies)
+    ]
 
 
 def is_counted(cluster: ClusterHarness, made: Json, row: BudgetRow) -> bool:

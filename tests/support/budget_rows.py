@@ -17,6 +17,8 @@ class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = False
     policies: tuple[str | None, ...] = (None,)
     mates: int = 0
+    # How many have to be ready, by each of the budgets.
+    least: int = MATES
     goes: bool
 
 
@@ -31,6 +33,7 @@ BUDGET_ROWS: Mapping[str, BudgetRow] = {
     "unready-if-healthy": BudgetRow(policies=("IfHealthyBudget",), goes=False),
     "unready-beside-enough": BudgetRow(mates=MATES, goes=True),
     "unready-if-healthy-beside-enough": BudgetRow(policies=("IfHealthyBudget",), mates=MATES, goes=True),
+    "unready-none-needed": BudgetRow(least=0, goes=False),
     "unready-always-allow": BudgetRow(policies=("AlwaysAllow",), goes=True),
     "unready-two-budgets": BudgetRow(policies=("AlwaysAllow", "AlwaysAllow"), goes=False),
 }

@@ -158,6 +158,21 @@ async def test_who_can_t_be_judged_goes(row: str) -> None:
     assert (said(spared)["allowed"], spared.judged, leading.asked) == (goes, judged, asked)
 
 
+async def test_a_replica_that_another_has_asked_waits_for_nobody() -> None:
+    """Who was asked first does that, and has no more time."""
+
+    class Hurried(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            raise AssertionError(seconds)
+
+    leading = Leading(leads=False, passed=(200, REFUSES))
+    sparing = Sparing(
+        names=NAMES, leads=lambda: False, one_for=leading.one_for, forward=leading.forward, clock=Hurried()
+    )
+    spared = await sparing.answer(review("UPDATE", SLICE), hop="another")
+    assert (said(spared)["allowed"], spared.judged, leading.asked) == (True, False, [])
+
+
 @pytest.mark.parametrize("knew", [Leading(known=BLIND), Leading(leads=False, passed=UNREACHABLE)])
 async def test_while_a_leader_follows_another_nobody_goes_unjudged(knew: Leading) -> None:
     """One begins within the second, here or elsewhere, and knows soon after."""

@@ -20,11 +20,12 @@ STEP = 2.5
 class Paused(Stage):
     """A node of eight cards; a group of his runs on four, somebody waits for all cards, and he has to pause."""
 
-    def __init__(self, *, least: int = 4, runs: int = 4) -> None:
+    def __init__(self, *, least: int = 4, runs: int = 4, large: str = "") -> None:
         super().__init__({"a": queue(), "b": queue()}, nodes=(8,))
         self.notes = {"group-size": "4", "group-min": str(least)}
         self.submit("runs", 100, queue="b", user="other")
-        self.member(*[f"t{number}" for number in range(runs)])
+        for uid in [f"t{number}" for number in range(runs)]:
+            self.member(uid, compute=200 if uid == large else 100)
         assert len(self.run()) == 1 + runs
         self.submit("waits", 800, queue="b", user="other", notes={"gpus": "8"})
         for number in range(2):
@@ -62,6 +63,8 @@ class Comes(msgspec.Struct, frozen=True, kw_only=True):
 
     least: int = 4
     runs: int = 4
+    # Who of those asks for two cards.
+    large: str = ""
     fails: Sequence[str] = ("t3",)
     comes: Mapping[str, int] = msgspec.field(default_factory=lambda: {"new": 100})
     let_in: bool = True
@@ -73,6 +76,7 @@ COMES = {
     "one that it can do without": Comes(least=3),
     "one that asks more": Comes(comes={"new": 200}, let_in=False),
     "one more for one of two": Comes(least=3, fails=("t3",), comes={"new": 100, "new2": 100, "new3": 100}),
+    "two who ask as one of two": Comes(large="t2", fails=("t2", "t3"), comes={"new": 100, "new2": 100}, let_in=False),
     "one who was never there": Comes(least=3, runs=3, fails=(), let_in=False),
     "all of them": Comes(
         fails=("t0", "t1", "t2", "t3"), comes={"new": 100, "new2": 100, "new3": 100, "new4": 100}, let_in=False
@@ -83,7 +87,7 @@ COMES = {
 @pytest.mark.parametrize("case", COMES.values(), ids=COMES)
 def test_who_comes_in_the_place_of_one_that_failed_takes_what_its_group_held(case: Comes) -> None:
     """So no pause keeps it out; who asks more, or comes beside those that were there, waits as all of that user's."""
-    stage = Paused(least=case.least, runs=case.runs)
+    stage = Paused(least=case.least, runs=case.runs, large=case.large)
     stage.fails(*case.fails)
     for uid, compute in case.comes.items():
         stage.member(uid, compute=compute)

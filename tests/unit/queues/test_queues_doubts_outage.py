@@ -24,8 +24,9 @@ NODES = 16
 class Away(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of schedulers when a turn ends that nobody used; and whether it is owed."""
 
-    # Who was asking long before the turn, and who within it.
+    # Who was asking before the turn, how long before it, and who within it.
     before: str = ""
+    ago: float = 600.0
     within: str = ""
     # Another pod is placed within it.
     places: bool = False
@@ -40,6 +41,7 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 AWAY = {
     "none was ever heard": Away(owed=False),
     "all are silent": Away(before="default-scheduler", owed=False),
+    "it is gone soon, and they asked a moment before": Away(before="default-scheduler", ago=2.0, lasts=10.0, owed=True),
     "one asks for others": Away(before="default-scheduler", within="default-scheduler", owed=True),
     "one asks whom it does not name": Away(before="default-scheduler", within="another", owed=True),
     "one places others": Away(before="default-scheduler", places=True, owed=True),
@@ -57,7 +59,7 @@ def test_a_turn_is_owed_unless_all_schedulers_were_away(case: Away) -> None:
         stage.queues.asked(stage.submit("before", 1, queue="a", spec={"schedulerName": case.before}), now=stage.now)
         stage.run()
         stage.end("before")
-        stage.round(after=600.0)
+        stage.round(after=case.ago)
     others = stage.submit("others", 1, queue="a", user="other", spec={"schedulerName": case.within or case.before})
     pod = stage.submit("pod", 100, queue="a", spec={"schedulerName": case.names})
     if case.unseen:

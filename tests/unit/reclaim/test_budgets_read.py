@@ -8,7 +8,7 @@ import pytest
 from aliquot_core.disruptions import PodDisruptionBudget
 from aliquot_core.objects import PodCondition
 from aliquot_scheduler.reclaim.residents import budgets_of
-from support.budget_rows import BUDGET_ROWS, MATES, BudgetRow
+from support.budget_rows import BUDGET_ROWS, BudgetRow
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 
@@ -18,7 +18,7 @@ replace = msgspec.structs.replace
 def budget(row: BudgetRow, number: int) -> PodDisruptionBudget:
     """One of a row's, as the controller manager has written it."""
     spec = {"selector": {"matchLabels": {"app": "served"}}, "unhealthyPodEvictionPolicy": row.policies[number]}
-    counts = {"disruptionsAllowed": 0, "currentHealthy": row.mates + row.ready, "desiredHealthy": MATES}
+    counts = {"disruptionsAllowed": 0, "currentHealthy": row.mates + row.ready, "desiredHealthy": row.least}
     said = {"metadata": {"namespace": "team", "name": f"budget-{number}"}, "spec": spec, "status": counts}
     return msgspec.convert(said, PodDisruptionBudget)
 

@@ -176,6 +176,23 @@ def test_a_user_who_has_proved_that_its_pods_are_bound_waits_for_nobody() -> Non
     )
 
 
+def test_who_has_proved_it_proves_it_anew_once_one_of_its_pods_was_not_bound() -> None:
+    """When its own pause is over, that of the queue holds for it as for everybody."""
+    claims, stage = Claims(), Borrowed()
+    honest, others = stage.waits("y", user="honest"), [stage.waits(f"x{at}", user=f"user{at}") for at in range(4)]
+    claims.brought_in(honest, now=0.0)
+    claims.bound(honest, now=0.0)
+    claims.gone("y")
+    for waiter in others:
+        claims.brought_in(waiter, now=0.0)
+        claims.lost(waiter)
+    next_one = stage.waits("z", user="honest")
+    assert not claims.why_not(next_one, others=(), now=59.0)
+    claims.brought_in(honest, now=10.0)
+    claims.lost(honest)
+    assert "for pods of its queue" in claims.why_not(next_one, others=(), now=100.0)
+
+
 def test_whoever_is_bound_takes_a_lost_turn_back() -> None:
     """So in a queue in which most pods are bound nobody waits for those that are not."""
     claims, stage = Claims(), Borrowed()

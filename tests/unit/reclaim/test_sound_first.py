@@ -137,6 +137,18 @@ def test_an_owner_of_two_cards_gets_two_sound_ones_where_one_that_fails_is_free(
     assert stage.victims(after=1.0) == ["b0", "b1"]
 
 
+@pytest.mark.parametrize("bad", ["GPU-n0-0", "GPU-n0-2"])
+def test_an_owner_of_two_cards_waits_whichever_of_those_that_are_free_fails(bad: str) -> None:
+    """It has room on both; one that has borrowed lies on the third."""
+    stage = ReclaimStage({"k": queue(guarantee=200), "blue": queue()}, nodes=(3,))
+    stage.submit_made("b0", 100, by="job", queue="blue", notes={"gpu-uuid": "GPU-n0-1"})
+    assert stage.run(after=1.0) == ["b0"]
+    stage.wear(bad, count=3)
+    stage.submit("k0", 200, queue="k")
+    assert stage.run(after=1.0) == []
+    assert stage.victims(after=1.0) == ["b0"]
+
+
 @pytest.mark.parametrize("seed", WORLDS)
 def test_whoever_comes_when_an_owner_lies_on_no_card_that_fails_while_a_borrower_lies_on_a_sound_one(seed: int) -> None:
     """In random worlds, in which pods are moved off what fails as well; and nobody is asked twice in an hour."""
