@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,37 @@ from cluster.product_image import ROOT
 
 CHART = ROOT / "daemonset" / "chart"
 RENDER = ROOT / "daemonset" / "render"
+WORKLOADS = ("DaemonSet", "Deployment")
+EXPRESSIONS = [
+    {"name": "a", "cost": "size([1, 2]) == 2 ? 0.1 : 0.0", "why": 'it\'s "far"'},
+    {"name": "b", "refuse": "false"},
+]
+RULES = {"expressions": EXPRESSIONS}
+# Values of every kind.
+EVERYTHING: dict[str, Any] = {
+    "domain": "gpus.example.org",
+    "makeNamespace": True,
+    "images": {"node": "registry.example:5000/aliquot:1", "pullPolicy": "Always", "pullSecrets": ["mine"]},
+    "node": {
+        "simulatedGpus": "4xH100-80GB",
+        "isolation": "interposer",
+        "isolationOf": ["*T4*=observe", "0=interposer"],
+        "contextMib": 300,
+        "contextMibOf": ["*A100*=600", "1=450"],
+        "ungranted": "stop",
+        "settings": {"health": {"xids": ["31=degraded", "other=ignored"]}},
+    },
+    "centre": {
+        "replicas": 3,
+        "callers": ["10.0.0.0/28"],
+        "settings": {"scheduler": {"promise": 60}, "admission": {"least_memory": 0}, "rules": RULES},
+    },
+    "certificates": "cert-manager",
+    "waysRound": "Deny",
+    "evictionByPriority": "Deny",
+    "kubeSchedulerUsers": ["system:kube-scheduler", "gke:scheduler"],
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+}
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
@@ -48,3 +79,20 @@ def stale_manifests() -> list[str]:
     """The files that `daemonset/render` would write otherwise than they are."""
     files = runpy.run_path(str(RENDER))["rendered"](str(binaries.path_of("helm")))
     return [path.name for path, text in files.items() if not path.exists() or path.read_text() != text]
+
+
+def of_kind(objects: list[Json], *kinds: str) -> dict[str, Json]:
+    """Those objects by their names."""
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] in kinds}
+
+
+def containers(objects: list[Json]) -> Iterator[tuple[str, Json]]:
+    """The container of each workload, and the workload's name."""
+    for name, each in of_kind(objects, *WORKLOADS).items():
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        yield name, container
+
+
+def environment(container: Json) -> dict[str, str]:
+    """Its variables; of those that the kubelet fills in, nothing but that they are there."""
+    return {each["name"]: each.get("value", "filled-in") for each in container.get("env", [])}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.harness import requirements
+from cluster.harness import binaries, requirements
 from cluster.harness.cluster import ClusterHarness
 from cluster.node_half import NodeHalf
 from support.require import skip_or_fail
@@ -47,6 +47,13 @@ def able_machine() -> None:
     reason = requirements.why_not()
     if reason:
         skip_or_fail("cluster", reason)
+
+
+@pytest.fixture(scope="session")
+def helm_built() -> None:
+    """Skip, or fail where the cluster is required, unless helm is there."""
+    if binaries.find("helm") is None:
+        skip_or_fail("cluster", "helm is not built: run tests/cluster/binaries/build helm")
 
 
 @pytest.hookimpl(wrapper=True)
