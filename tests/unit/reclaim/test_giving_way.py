@@ -114,8 +114,8 @@ class InPieces(Board):
         assert self.consolidate(after=AN_HOUR) == ["b0"]
         (self.kept,) = self.queues.register.refuges
         assert self.evict(grace=GRACE) == ["b0"]
-        (third,) = {gpu.uuid for gpu in gpus("n0", 3)} - {self.bad, *self.kept.claims}
-        self.submit("g0", 50, queue="grey", notes={"gpu-uuid": third})
+        (self.third,) = {gpu.uuid for gpu in gpus("n0", 3)} - {self.bad, *self.kept.claims}
+        self.submit("g0", 50, queue="grey", notes={"gpu-uuid": self.third})
         assert self.run(after=1.0) == ["g0"]
         self.queues.queues_seen(specs)
 
@@ -163,6 +163,15 @@ def test_what_lies_inside_a_guarantee_is_kept_and_the_owner_is_told_until_when()
     until = second_time(stage.wall + stage.kept.until - stage.now)
     words = f"room is kept until {until} at the latest for the next of 1 pod of queue blue that was moved"
     assert stage.told().endswith(words)
+
+
+def test_an_owner_is_told_of_no_room_that_would_be_given_up_for_it() -> None:
+    """It is not what keeps it out: the card that it wants is half in use, by who is as much in its right."""
+    stage = InPieces({**IN_PIECES, "grey": queue(guarantee=50)})
+    stage.submit("k0", 100, queue="k", notes={"gpu-uuid": stage.third})
+    assert stage.run(after=1.0) == []
+    assert stage.decide() == []
+    assert "room is kept" not in stage.told()
 
 
 @pytest.mark.parametrize("seed", range(400 if os.environ.get("ALIQUOT_SOAK") else 30))

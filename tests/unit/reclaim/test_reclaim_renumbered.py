@@ -8,6 +8,7 @@ import pytest
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import ModelQuota, QueueSpec, Quota
+from aliquot_scheduler.reclaim.in_the_way import Asked, asked_of
 from aliquot_scheduler.reclaim.residents import Budget
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
@@ -32,6 +33,13 @@ def lent() -> ReclaimStage:
 def number_of(stage: ReclaimStage, uid: str) -> int:
     """Of a pod's shape."""
     return next(one.number for one in stage.queues.waiting() if one.uid == uid)
+
+
+def asked_by(stage: ReclaimStage, uid: str) -> Asked:
+    """What a pod asks, as searches know it."""
+    register = stage.queues.register
+    waiter = next(one for one in stage.queues.waiting() if one.uid == uid)
+    return asked_of(register.hall.candidate(waiter, books=register.books))
 
 
 def goes_for(stage: ReclaimStage, *, until: float) -> list[str]:
@@ -89,6 +97,22 @@ def test_nobody_is_given_the_grace_that_ran_for_another_shape() -> None:
     began = stage.now
     assert goes_for(stage, until=began + GRACE - LOOK) == []
     assert goes_for(stage, until=began + GRACE + 3 * LOOK) == ["b"]
+
+
+def test_nobody_stands_in_line_for_moves_by_the_number_of_another_shape() -> None:
+    """While anybody does, nobody else has others moved for it."""
+    stage = lent()
+    stage.submit("v", 90, queue="red")
+    stage.run()
+    (first, searches) = asked_by(stage, "v"), stage.reclaim._searches
+    searches.had_too_few(first, until=stage.now + GRACE)
+    stage.submit("w", 60, queue="red")
+    stage.run()
+    second = asked_by(stage, "w")
+    assert not searches.may(second)
+    stage.queues.queues_seen(RENUMBERS)
+    stage.decide(budgets=KEPT)
+    assert searches.may(asked_by(stage, "w"))
 
 
 @pytest.mark.parametrize(("specs", "renumbered"), [(OPEN, False), (RENUMBERS, True)], ids=["as it was", "renumbered"])
