@@ -266,6 +266,7 @@ def test_whole_cards_that_are_never_bound_keep_a_quarter_of_a_cluster(hog: Hog) 
 def test_users_in_doubt_of_a_whole_queue_tree_hold_cards_that_nobody_else_waits_for() -> None:
     """They don't pause for each other; whoever is not in doubt comes as soon as a turn is over."""
     came = Play(Hog(guarantee=1, queues=4, users=2, dies=25.0), Asks()).play(0.5)
+    assert came.held > 2 * MOST_HELD
     assert came.denied <= MOST_HELD / 6
     assert max(came.waits) <= PROMISE
     assert len(came.waits) > 35

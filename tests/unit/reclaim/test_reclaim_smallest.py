@@ -133,16 +133,39 @@ def test_a_card_that_is_half_free_takes_the_half_of_a_card_and_a_half() -> None:
     assert stage.victims(after=1.0) == ["large"]
 
 
-def test_of_a_group_those_stay_of_whom_most_is_lost_and_as_many_as_it_needs() -> None:
-    """One that is young has the room of two that are old: with it alone its group would not run."""
+# How many of a group are needed; of each what it asks, and for how long it has run; and who goes for seven tenths.
+STAY: dict[str, tuple[int, dict[str, tuple[int, int]], list[str]]] = {
+    "one that is young has the room of two that are old": (
+        2,
+        {"young": (30, 0), "old0": (15, 5_000), "old1": (15, 5_000), "large": (40, 9_000)},
+        ["large", "young"],
+    ),
+    "one that is old has the room of two that are young": (
+        2,
+        {"old": (30, 5_000), "young0": (15, 0), "young1": (15, 0), "large": (40, 9_000)},
+        ["large", "old"],
+    ),
+    "one that is young has some of the room of one that is old": (
+        1,
+        {"old": (30, 5_000), "young": (10, 0), "large": (60, 9_000)},
+        ["large", "young"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("least", "pods", "go"), STAY.values(), ids=STAY)
+def test_of_a_group_those_stay_of_whom_most_is_lost_and_as_many_as_it_needs(
+    least: int, pods: dict[str, tuple[int, int]], go: list[str]
+) -> None:
+    """With one alone that has the room of two a group that needs two would not run."""
     stage = ReclaimStage({"red": queue(guarantee=100), "blue": queue()}, nodes=(1,))
-    for uid, compute, ran in (("young", 30, 0), ("old0", 15, 5_000), ("old1", 15, 5_000), ("large", 40, 9_000)):
-        notes = {"group-size": "4", "group-min": "2"}
+    for uid, (compute, ran) in pods.items():
+        notes = {"group-size": str(len(pods)), "group-min": str(least)}
         borrower(stage, uid, compute, 1_000, gpu="GPU-n0-0", ran=ran, group="g", notes=notes)
     while stage.run(after=1.0):
         pass
     stage.submit("red0", 70, queue="red")
-    assert stage.victims(after=1.0) == ["large", "young"]
+    assert stage.victims(after=1.0) == go
 
 
 def test_who_goes_for_the_cpu_of_a_node_stays_where_others_leave_a_whole_one() -> None:
