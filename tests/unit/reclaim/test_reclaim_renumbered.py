@@ -102,14 +102,14 @@ def test_nobody_is_given_the_grace_that_ran_for_another_shape() -> None:
 def test_nobody_stands_in_line_for_moves_by_the_number_of_another_shape() -> None:
     """While anybody does, nobody else has others moved for it."""
     stage = lent()
-    stage.submit("v", 90, queue="red")
+    searches = stage.reclaim._searches
+    for uid, compute in (("w", 60), ("v", 90)):
+        stage.submit(uid, compute, queue="red")
     stage.run()
-    (first, searches) = asked_by(stage, "v"), stage.reclaim._searches
-    searches.had_too_few(first, until=stage.now + GRACE)
-    stage.submit("w", 60, queue="red")
-    stage.run()
-    second = asked_by(stage, "w")
-    assert not searches.may(second)
+    searches.had_too_few(asked_by(stage, "v"), until=stage.now + GRACE)
+    stage.gone("v")
+    stage.decide(budgets=KEPT)
+    assert not searches.may(asked_by(stage, "w"))
     stage.queues.queues_seen(RENUMBERS)
     stage.decide(budgets=KEPT)
     assert searches.may(asked_by(stage, "w"))

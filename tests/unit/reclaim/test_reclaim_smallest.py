@@ -146,8 +146,8 @@ STAY: dict[str, tuple[int, dict[str, tuple[int, int]], list[str]]] = {
         ["large", "old"],
     ),
     "one that is young has some of the room of one that is old": (
-        1,
-        {"old": (30, 5_000), "young": (10, 0), "large": (60, 9_000)},
+        2,
+        {"small": (5, 9_000), "old": (25, 5_000), "young": (10, 0), "large": (60, 9_000)},
         ["large", "young"],
     ),
 }
