@@ -53,7 +53,7 @@ def api() -> Iterator[HttpApi]:
         for node in NODES:
             api.post("/api/v1/nodes", node_manifest(node, cards=1)).ok()
             api.post(LEASES, lease_manifest(node)).ok()
-        for name, spec in ((OWNER, {"compute": {"guarantee": 200}}), (GUEST, {})):
+        for name, spec in ((OWNER, {"compute": {"guarantee": 250}}), (GUEST, {})):
             api.post(QUEUES, {"metadata": {"name": name}, "spec": {**spec, "namespaces": [NAMESPACE]}}).ok()
         yield api
 
@@ -173,7 +173,7 @@ def test_whoever_leads_first_the_other_asks_it_and_goes_on_where_it_was_killed(
     for name in CREW:
         with api.watch(PODS) as watch:
             seen(watch, name=name, is_so=lambda pod: "deletionTimestamp" in pod["metadata"])
-    api.post(PODS, gated("small", 50, queue=GUEST)).ok()
+    api.post(PODS, gated("small", 50, queue=OWNER)).ok()
     leader.component.kill()
     api.delete(f"{PODS}/{CREW[0]}", {"gracePeriodSeconds": 0}).ok()
     replicas.wait_until_leads(then)
