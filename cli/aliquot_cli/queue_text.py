@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from aliquot_cli.tables import ago, table, tame
 from aliquot_core.counting import agreed, counted
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE
 from aliquot_scheduler.queues.telling.forms import ChargedPod, GoneQueue, Part, QueueAnswer, QueueRow, WaitingPod
 
 _UNKNOWN = "-"
@@ -171,7 +172,10 @@ def _whose(told: QueueAnswer) -> str:
         return _of_inner(told)
     homes = f"namespace {', '.join(told.home_of)}" if told.home_of else "no namespace"
     others = f"; pods of {', '.join(told.namespaces)} may name it" if told.namespaces else ""
-    return f"At home here by label: {homes}{others}."
+    unnamed = (
+        " Who names no queue waits here, if the namespace names none either." if told.row.name == DEFAULT_QUEUE else ""
+    )
+    return f"At home here by label: {homes}{others}.{unnamed}"
 
 
 def _of_inner(told: QueueAnswer) -> str:

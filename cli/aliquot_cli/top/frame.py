@@ -119,7 +119,7 @@ class Frame:
         tabs = []
         for number, table in enumerate(TABLES):
             here = number == self.choice.table
-            title = f"[{number + 1} {table.title}] " if here else f" {number + 1} {table.title}  "
+            title = f"[{number + 1}:{table.title}] " if here else f" {number + 1}:{table.title}  "
             tabs.append(Span(title, Tone.HEAD if here else Tone.DIM))
         order = self._table.orders[self.choice.order].title
         tabs.append(Span(f" by {order} {'▲' if self.choice.backwards else '▼'}", Tone.DIM))

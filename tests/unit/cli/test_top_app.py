@@ -42,7 +42,7 @@ async def test_it_fits_the_smallest_terminal() -> None:
     async with stage.app.run_test(size=SMALL):
         screen = stage.screen()
     assert screen[0].startswith("aliquot")
-    assert "[1 GPUs]" in screen[2]
+    assert "[1:GPUs]" in screen[2]
     assert screen[3].split()[:2] == ["NODE", "GPU"]
     assert all(len(line) <= 80 for line in screen)
     assert screen[4].startswith("a100-001")
@@ -59,7 +59,7 @@ async def test_the_smallest_terminal_shows_how_to_leave() -> None:
     assert 0 < max(ends.values()) <= SMALL[0]
 
 
-@pytest.mark.parametrize(("key", "title"), [("2", "[2 queues]"), ("3", "[3 pods]"), ("4", "[4 waiting]")])
+@pytest.mark.parametrize(("key", "title"), [("2", "[2:queues]"), ("3", "[3:pods]"), ("4", "[4:waiting]")])
 async def test_digits_change_the_view(key: str, title: str) -> None:
     """Each has its own."""
     stage = Stage()
@@ -67,7 +67,7 @@ async def test_digits_change_the_view(key: str, title: str) -> None:
         await pilot.press(key)
         assert title in stage.screen()[2]
         await pilot.press("1")
-        assert "[1 GPUs]" in stage.screen()[2]
+        assert "[1:GPUs]" in stage.screen()[2]
 
 
 async def test_keys_sort_and_turn() -> None:

@@ -43,7 +43,7 @@ def test_gpus_are_bars_with_their_numbers() -> None:
     lines = texts(frame())
     assert lines[0].endswith("1 node  3 GPUs, 1 sick  3 run  1 waits")
     assert lines[1] == "compute 60 % granted, 25 % used   memory 60 % granted, 25 % used"
-    assert "[1 GPUs]" in lines[2]
+    assert "[1:GPUs]" in lines[2]
     assert lines[4].split()[:3] == ["n1", "0", "A100-SXM4-80GB"]
     assert lines[4].split()[-2:] == ["a,", "b"]
     assert lines[5].endswith("XID 79")

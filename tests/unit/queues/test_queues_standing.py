@@ -628,6 +628,15 @@ def test_one_queue_is_told_with_who_is_before_whom() -> None:
     assert "59m" in text
 
 
+def test_of_the_default_queue_it_is_told_who_waits_there() -> None:
+    """No namespace need name it."""
+    told = answer("default", plan(), statuses={}, standing=stand())
+    here = "At home here by label: no namespace"
+    assert f"{here}. Who names no queue waits here, if the namespace names none either." in answer_text(
+        told, wide=False, now=WALL
+    )
+
+
 def test_queues_are_printed_in_every_form(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All of them and one of them: the same for programs in both of their forms, and names for other commands."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nobody-asks"))
