@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from aliquot_core.objects import Node, Pod
-from aliquot_kube.resources import PODS, Resource
-from simulation.universe.doomed import Doomed, quiet
+from aliquot_core.objects import Pod
+from aliquot_kube.resources import PODS
+from simulation.universe.doomed import PRIORITIES, Doomed, quiet
 from simulation.universe.evictions import Evictions
 from simulation.universe.replica import SimReplica
 
@@ -23,9 +23,6 @@ FEWEST_STEPS = 20
 # By namespace, which is its queue's name too.
 MINE, THEIRS = "mine", "theirs"
 SPECS: dict[str, dict[str, Any]] = {MINE: {"preemption": {"withinQueue": "SameUser"}}, THEIRS: {}}
-PRIORITIES = Resource(
-    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", type=Node, namespaced=False
-)
 
 
 class Urgent(Doomed):

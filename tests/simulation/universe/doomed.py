@@ -25,6 +25,9 @@ DEFINITIONS = Resource(
     type=Node,
     namespaced=False,
 )
+PRIORITIES = Resource(
+    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", type=Node, namespaced=False
+)
 # A Deployment starts it anew; it follows then.
 RESTART = 3.0
 STORY_ENDS_WITHIN = 120.0

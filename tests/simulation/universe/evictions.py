@@ -20,11 +20,14 @@ class Evictions:
         self.taken: list[tuple[str, str]] = []
         # Names of pods that a disruption budget keeps.
         self.kept: set[str] = set()
+        # Whether one keeps whoever is asked next.
+        self.keeps_next = False
         evict = KubeClient.evict
 
         async def watched(client: KubeClient, *, namespace: str, name: str, uid: str = "", **more: Any) -> None:
             self.tried.append((name, uid))
-            if name in self.kept:
+            if name in self.kept or self.keeps_next:
+                self.keeps_next = False
                 raise DisruptionBlockedError("its budget has nothing left", where=f"{namespace}/{name}", status=429)
             try:
                 await evict(client, namespace=namespace, name=name, uid=uid, **more)
@@ -40,3 +43,4 @@ class Evictions:
         """Another story begins."""
         self.tried.clear()
         self.taken.clear()
+        self.keeps_next = False

@@ -41,6 +41,8 @@ class TownScale(Scale, frozen=True, kw_only=True):
     nodes: int = 2
     replicas: int = 2
     gpus: int = 2
+    # Of nodes that have more or fewer.
+    gpus_of: Mapping[str, int] = msgspec.field(default_factory=dict)
     seconds: float = 180.0
     # So few that they run out.
     best_effort_slots: int = 1
@@ -123,7 +125,7 @@ class Town(Run):
             loop=self.loop,
             clock=self.clock,
             api=self.api,
-            gpus=self.scale.gpus,
+            gpus=self.scale.gpus_of.get(name, self.scale.gpus),
             settings=self.scale.agent(name),
             plan_of=self._plan_of,
             trace=self.trace,
