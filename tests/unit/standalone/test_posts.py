@@ -99,7 +99,9 @@ async def test_a_connection_that_was_closed_while_idle_is_not_used(scripted: Scr
 async def test_an_answer_that_comes_too_late_is_nobodys(scripted: Scripted, poster: Poster) -> None:
     """The next question is not answered by what was asked before."""
     late = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nla"
-    scripted.answers = [late, LENGTH]
+    scripted.answers = [LENGTH, late, LENGTH]
+    # A busy machine may take that long to connect: what is asked over a connection that is there arrives.
+    assert await poster.post("/", b"ab", timeout=60, most=100) == HELLO
     with pytest.raises(TimeoutError):
         await poster.post("/", b"ab", timeout=0.2, most=100)
     assert await poster.post("/", b"ab", timeout=60, most=100) == HELLO
