@@ -245,6 +245,7 @@ TARGETS = [
     (b".target sm_90\n", 0),
     (b".version 8.0\n.address_size 64\n.target sm_90", 0),
     (b".version 8.0\n.target texmode_unified, sm_90", 0),
+    (b".version 8.0\n.target gfx90", 0),
     (b".version 8.0\n.target sm_", 0),
     (b".version 8.0\n.target sm_99999999999999", 0),
     (b"", 0),
