@@ -1,16 +1,23 @@
-"""How long the head of a line is passed where others are guaranteed something, under limits, beside groups."""
+"""How long the head of a line is passed where others are guaranteed something, under limits, beside groups.
+
+And that nothing idles for it which who comes in before it could use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import msgspec
 import pytest
 
 from aliquot_scheduler.queues.charged.shares import shares
+from aliquot_scheduler.queues.judging.rules import Rules
+from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.said.tree import COMPUTE, Tree
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 from support.queue_stage import Stage, queue
 
 PATIENCE, RUNS = 100.0, 150.0
@@ -106,3 +113,88 @@ def test_a_head_is_in_within_its_bound(name: str, seed: int) -> None:
         for uid in stage.run(after=chance.uniform(5.0, 15.0)):
             ends[uid] = stage.now + chance.uniform(0.2, 1.0) * RUNS
         assert not head or stage.now - since <= BOUND, "it waits too long"
+
+
+# --- who comes in before a head --------------------------------------------------------------------------------------
+def candidates_first(stage: Stage, uid: str) -> Iterator[Candidate]:
+    """A head for whom nodes are kept, and who of its user asks the same and comes in before it."""
+    register = stage.queues.register
+    head = register.hall.standing(uid)
+    assert head is not None
+    asks = register.hall.candidate(head, books=register.books).shape
+    for one in register.hall.lines[head.queue].heads(head.user, runs=register.books.runs):
+        if one.uid == uid or (one.first.place < head.place and asks in {one.shape, one.first.number}):
+            yield one
+
+
+def idles(stage: Stage, one: Candidate, *, on: tuple[str, ...]) -> bool:
+    """Whether it would have room there now, and may be let in."""
+    register = stage.queues.register
+    placing = Placing(
+        picture=stage.picture,
+        cards=register.cards,
+        rooms=stage.desk,
+        runs=register.books.runs,
+        bounds=register.inside.bounds,
+        stayers=register.stayers,
+        now=stage.now,
+    )
+    if Rules(ledger=register.books.ledger, cards=register.cards).refusal(one) is not None:
+        return False
+    promises = placing.place(one, but=frozenset(stage.picture.nodes) - set(on))
+    placing.take_back(promises)
+    return bool(promises)
+
+
+# A pod alone, one that nobody binds, one that is enough of its group by itself, and a group of two.
+KINDS = {
+    "pod": {"gpus": "4"},
+    "bad": {"gpus": "4"},
+    "one": {"gpus": "4", "group-size": "2", "group-min": "1"},
+    "two": {"gpus": "2", "group-size": "2"},
+}
+
+
+class Crowd(Stage):
+    """A user's pods of a few shapes, alone and in groups, of all priorities, some of which nobody binds; and others."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        specs = {"a": queue(guarantee=self.chance.choice((None, 400))), "b": queue(), "c": queue()}
+        super().__init__(specs, nodes=(4, 4, 4), settings=QueueSettings(patience=60.0, hold=450.0))
+        self.ends: dict[str, float] = {}
+        self.made = 0
+
+    def step(self) -> None:
+        """Some come, some end, and turns are given out."""
+        self.end(*[uid for uid, end in self.ends.items() if end <= self.now and uid in self.pods])
+        self.made += 1
+        for number in range(self.chance.choice((0, 1, 2))):
+            self.submit(f"s{self.made}-{number}", self.chance.choice((60, 100)), queue=self.chance.choice("bc"))
+        if self.chance.random() < 0.3:
+            self._submit_large()
+        for uid in self.round(after=self.chance.uniform(5.0, 15.0)):
+            if not uid.startswith("bad"):
+                self.bind(uid)
+                self.ends[uid] = self.now + self.chance.uniform(30.0, 150.0)
+
+    def _submit_large(self) -> None:
+        kind = self.chance.choice(("pod", "pod", "bad", "one", "two"))
+        notes = KINDS[kind]
+        group, priority = f"g{self.made}" if "group-size" in notes else "", self.chance.choice((0, 0, 5, 9))
+        for number in range(2 if kind == "two" else 1):
+            uid, compute = f"{kind}{self.made}-{number}", 200 if kind == "two" else 400
+            self.submit(uid, compute, queue="a", notes=notes, group=group, priority=priority)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_node_that_is_kept_idles_while_somebody_could_come_there(seed: int) -> None:
+    """Neither for the head nor for who asks the same and comes in before it, whoever stands before whom and why."""
+    crowd, looked = Crowd(seed), 0
+    for _ in range(120):
+        crowd.step()
+        for uid, nodes in crowd.queues.register.memory.kept(now=crowd.now).items():
+            for one in candidates_first(crowd, uid):
+                looked += 1
+                assert not idles(crowd, one, on=nodes), f"{one.uid} could come to {nodes}, kept for {uid}"
+    assert looked, "no node was kept"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from math import inf
 
 from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
 
@@ -16,7 +17,9 @@ class Patience:
         self.since: dict[str, float] = {}
         # For whom it stands still, since when: they may not come in for a while, whatever there is room for.
         self._still: dict[str, float] = {}
-        # Who has lost it at this instant, until they change.
+        # Who does not come in before others that ask the same, and leaves it to them.
+        self._behind: AbstractSet[str] = frozenset()
+        # Who has lost it at this instant, whoever stands before them, until they change.
         self._impatient_now: tuple[float, set[str]] | None = None
 
     def begin(self, uid: str, *, now: float) -> bool:
@@ -43,8 +46,29 @@ class Patience:
             self._still.setdefault(uid, now)
         self._impatient_now = None
 
+    def wait_as_long(self, uid: str, *, other: str) -> bool:
+        """Who comes in before a head that asks the same is passed over since that one was; whether that is new."""
+        if (since := self.since[other]) >= self.since.get(uid, inf):
+            return False
+        self.since[uid] = since
+        self._impatient_now = None
+        return True
+
+    def stand_behind(self, uids: AbstractSet[str]) -> None:
+        """These heads hold nobody up, and no others, until this is told again; their time goes on."""
+        self._behind = uids
+
+    def stand_first(self, uid: str) -> None:
+        """Nobody comes in before this one any more."""
+        self._behind = self._behind - {uid}
+
     def impatient(self, *, now: float) -> AbstractSet[str]:
         """The heads that were passed long enough, unless they have held others up for too long."""
+        anywhere = self.impatient_anywhere(now=now)
+        return anywhere - self._behind if self._behind else anywhere
+
+    def impatient_anywhere(self, *, now: float) -> AbstractSet[str]:
+        """The same, whether or not others that ask the same come in before them."""
         if self._impatient_now is None or self._impatient_now[0] != now:
             self._impatient_now = now, {uid for uid in self.since if self.is_impatient(uid, now=now)}
         return self._impatient_now[1]

@@ -26,6 +26,7 @@ from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.replanting import Replanting
 from aliquot_scheduler.queues.letting_in.sound_first import SoundFirst
+from aliquot_scheduler.queues.letting_in.standing_behind import stand_behind
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
 from aliquot_scheduler.queues.lost.lost_turns import LostTurns
@@ -154,6 +155,11 @@ class Register:
         """A scheduler asks for a pod: if it was never heard before, pods that gave it up need not rest any longer."""
         for waiter in self.lost_turns.heard(name, now=now):
             self._stand_in_line(waiter)
+
+    def line_up(self, *, now: float) -> None:
+        """Before anybody is looked at: what is kept for a head is whose turn comes first of those that ask the same."""
+        shown = self.growth.showings.shown
+        stand_behind(self.memory, hall=self.hall, books=self.books, shown=shown, now=now)
 
     # --- from state to state -----------------------------------------------------------------------------------------
     def take_as_waiting(self, pod: Pod) -> None:

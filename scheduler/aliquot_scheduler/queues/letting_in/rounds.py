@@ -98,6 +98,7 @@ class Rounds:
 
     def _sweep(self, rooms: Rooms, *, now: float) -> Sweep:
         register, books = self._register, self._register.books
+        register.line_up(now=now)
         placing = Placing(
             picture=self._picture,
             cards=register.cards,

@@ -8,6 +8,7 @@
 | what all are due (`known_dues.py`) | a second is over |
 | shapes that no card was found for, here | cards change, or others are kept |
 | nodes that are kept for heads, here | they are let in, gone, or owed no more; they count while heads hold others up |
+| whose nodes somebody took over who comes before them (`standing_behind.py`), here | that one is let in or gone |
 
 Other queues or hardware end all but patience and the nodes.
 """
@@ -52,6 +53,8 @@ class SweepMemory:
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
+        # Whose nodes somebody took over who comes in before that one and asks the same.
+        self._taken_over: dict[str, Candidate] = {}
 
     def begin(self, *, version: int) -> None:
         """A sweep begins, or goes on."""
@@ -72,6 +75,7 @@ class SweepMemory:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
         self.owe_no_more(self._owed, now=now)
         self._keeping.clear()
+        self._taken_over.clear()
         self._kept_now = None
         self.looks.clear()
         self.sayings.clear()
@@ -135,9 +139,15 @@ class SweepMemory:
             self.keep(uid, ())
 
     def forget(self, uid: str) -> None:
-        """It is a head no more."""
+        """It is a head no more; nodes that it took over are the other's again, until that one is looked at."""
+        nodes, keeping, head = self._kept.get(uid), self._keeping.get(uid), self._taken_over.pop(uid, None)
         self.keep_nothing(uid)
         self.patience.forget(uid)
+        if head and nodes and keeping and head.uid in self.patience.since:
+            self.keep(head.uid, nodes)
+            self._keeping[head.uid] = head, keeping[1]
+            self._came_to.add(head.uid)
+            self.patience.stand_first(head.uid)
 
     def keep_nothing(self, uid: str) -> None:
         """Neither a node nor a guarantee is kept for it, as long as nothing else is said."""
@@ -149,6 +159,30 @@ class SweepMemory:
             self.keep(uid, ())
             del self._kept[uid]
             self._kept_now = None
+
+    def stand_behind(self, firsts: Mapping[str, Candidate | None]) -> None:
+        """Who comes in before each of these heads, and before no others, and asks the same; None if it keeps nothing.
+
+        What is kept for the head is that one's, who has waited as long from now on: nobody else could come in there.
+        """
+        since = self.patience.since
+        for uid in sorted(firsts, key=lambda uid: (since[uid], uid)):
+            if first := firsts[uid]:
+                self._hand_over(uid, first)
+            self.keep_nothing(uid)
+        self.patience.stand_behind(firsts.keys())
+
+    def _hand_over(self, uid: str, first: Candidate) -> None:
+        if self.patience.wait_as_long(first.uid, other=uid):
+            self._kept_now = None
+        if not (nodes := self._kept.get(uid)) or self._kept.get(first.uid):
+            return
+        self.keep(first.uid, nodes)
+        if keeping := self._keeping.get(uid):
+            self._taken_over[first.uid] = keeping[0]
+            self._keeping[first.uid] = first, keeping[1]
+        if uid in self._came_to:
+            self._came_to.add(first.uid)
 
     def stand_still(self, uids: AbstractSet[str], *, now: float) -> None:
         """These heads may not come in: else a node stood idle for them. Then they wait on, as if no time had passed."""

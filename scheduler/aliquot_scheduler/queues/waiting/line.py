@@ -40,6 +40,16 @@ class Heads(list[Candidate]):
         return {one.uid: place for place, one in enumerate(self)}
 
     @cached_property
+    def firsts(self) -> Mapping[Any, Candidate]:
+        """By shape the first that asks so: what was refused to it is refused to the others."""
+        return {one.shape: one for one in reversed(self)}
+
+    @cached_property
+    def leading(self) -> AbstractSet[str]:
+        """Whoever is the first that asks so, by UID: of hundreds that are asked about nearly all are."""
+        return {one.uid for one in self.firsts.values()}
+
+    @cached_property
     def lone(self) -> bool:
         """Whether none of them is a gang."""
         return all(len(one.members) == 1 for one in self)
@@ -165,6 +175,14 @@ class Line:
         """One user's heads, as if these, who are of no group, did not wait."""
         nexts = (head if head.first.uid not in uids else self._next(head.first, uids) for head in heads)
         return sorted(filter(None, nexts), key=lambda one: one.first.place)
+
+    def first_like(self, waiter: Waiter, *, runs: Runs) -> Candidate | None:
+        """Who comes in before one that stands here, of its user, and asks the same; of those who may come now."""
+        heads = self.heads(waiter.user, runs=runs)
+        if waiter.uid in heads.leading:
+            return None
+        mine = self._firsts.get((waiter.user, _row(waiter)))
+        return heads.firsts.get(mine.shape) if mine else None
 
     def least(self, *, runs: Runs) -> Vector:
         """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
