@@ -128,10 +128,14 @@ class Doubts:
 
     def tell_time(self, now: float) -> dict[Whose, bool]:
         """Who owes nothing any more is forgotten, and who has lost nothing for an hour; and whether they have paid."""
-        for doubt in self._doubts.values():
-            _settle(doubt, now=now)
-        settled = {who: max(one.owes) <= 0.0 for who, one in self._doubts.items()}
-        over = {who: paid for who, paid in settled.items() if paid or now - self._doubts[who].last >= FADES}
+        over: dict[Whose, bool] = {}
+        for who, doubt in self._doubts.items():
+            if any(doubt.holds):
+                # What nobody pays for stays as it was, of hundreds.
+                _settle(doubt, now=now)
+            has_paid = max(doubt.owes) <= 0.0
+            if has_paid or now - doubt.last >= FADES:
+                over[who] = has_paid
         for who in over:
             del self._doubts[who]
         if over:
@@ -141,7 +145,7 @@ class Doubts:
     # --- questions ---------------------------------------------------------------------------------------------------
     def doubted(self) -> list[Whose]:
         """All who are in doubt."""
-        return [who for who in self._doubts if who in self]
+        return [who for who, doubt in self._doubts.items() if doubt.since is not None]
 
     def pauses(self, who: Whose, *, now: float) -> bool:
         """Whether nobody of a user in doubt comes now, if others wait."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import islice
 
@@ -43,17 +44,17 @@ class _Waiting:
         self._more = more
         self._known: dict[str, set[Whose]] = {}
 
-    def by_any(self, queues: Collection[str], *, but: Whose | None = None) -> bool:
-        """Whether a limit of any of these keeps anybody out but that one."""
-        if any(self._known[name] - {but} for name in queues if name in self._known):
-            return True
-        for name, who in self._more:
+    def some(self, queues: Collection[str], *, enough: int) -> AbstractSet[Whose]:
+        """Of those whom a limit of any of these keeps out; so many if there are."""
+        found = {who for name in queues for who in self._known.get(name, ())}
+        while len(found) < enough and (more := next(self._more, None)):
+            name, who = more
             users = self._known.setdefault(name, set())
             if len(users) < _ENOUGH:
                 users.add(who)
-            if who != but and name in queues:
-                return True
-        return False
+            if name in queues:
+                found.add(who)
+        return found
 
 
 class Rivals:
@@ -66,23 +67,38 @@ class Rivals:
         self._trusted = _Waiting(self._kept_out(trusted=True))
         self._fresh = _Waiting(self._kept_out(fresh=True))
         self._below: dict[str, _Waiting] = {}
+        # What was asked already, by queue: hundreds of users may be in doubt.
+        self._of: dict[str, bool] = {}
 
     def of(self, queue: str) -> bool:
         """Whether anybody who is not in doubt could use what pods of that queue's would take."""
-        return self._trusted.by_any(self._path(queue))
+        if queue not in self._of:
+            self._of[queue] = bool(self._trusted.some(self._path(queue), enough=1))
+        return self._of[queue]
 
-    def of_guarantee(self, who: Whose, *, owner: str) -> bool:
-        """Whether anybody else waits below a queue who could use what that user's pods would take."""
+    def of_guarantee(self, queue: str, *, owner: str) -> AbstractSet[Whose]:
+        """Who below a queue could use what pods of that one's would take: as many as tell that there is another one."""
         lines = self._lines_below[owner]
         if len(lines) == 1 and len(lines[0][1].users()) == 1:
-            return False
-        if owner not in self._below:
-            self._below[owner] = _Waiting(self._kept_out(below=owner))
-        return self._below[owner].by_any(self._path(who[0]), but=who)
+            return set()
+        found = self._beside(queue)
+        if len(found) < _ENOUGH:
+            if owner not in self._below:
+                self._below[owner] = _Waiting(self._kept_out(below=owner))
+            found |= self._below[owner].some(self._path(queue), enough=_ENOUGH)
+        return found
 
     def of_second_turns(self, queues: Collection[str]) -> bool:
         """Whether anybody who has lost none, and may come now, could use what turns in these queues would take."""
-        return self._fresh.by_any({name for queue in queues for name in self._path(queue)})
+        return bool(self._fresh.some({name for queue in queues for name in self._path(queue)}, enough=1))
+
+    def _beside(self, queue: str) -> AbstractSet[Whose]:
+        """Who waits in the same queue: whichever limit keeps them out, it is one of this queue's limits as well."""
+        lines = self._hall.lines
+        if self._books.ledger.tree.nodes[queue].stop:
+            return set()
+        wait = ((queue, user) for user in lines[queue].users() if any(self._heads(lines[queue], user, fresh=False)))
+        return set(islice(wait, _ENOUGH))
 
     def _path(self, queue: str) -> Collection[str]:
         return self._books.ledger.tree.path(queue)
@@ -93,11 +109,11 @@ class Rivals:
         `trusted` are of users not in doubt alone; `fresh` are alone who have lost no turn, and may come now.
         """
         for queue, line in self._lines_below[below]:
-            own = self._is_full(queue, line.least(runs=self._books.runs))
-            for user in line.users():
-                if not (trusted and (queue, user) in self._doubted):
-                    heads = self._heads(line, user, fresh=fresh)
-                    yield from ((name, (queue, user)) for name in self._names(queue, heads, own=own))
+            users = [user for user in line.users() if not (trusted and (queue, user) in self._doubted)]
+            own = bool(users) and self._is_full(queue, line.least(runs=self._books.runs))
+            for user in users:
+                heads = self._heads(line, user, fresh=fresh)
+                yield from ((name, (queue, user)) for name in self._names(queue, heads, own=own))
 
     @cached_property
     def _lines_below(self) -> Mapping[str, Sequence[tuple[str, Line]]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from operator import gt
 
@@ -85,10 +86,12 @@ class SecondTurns:
             return frozenset()
         coming = {one.whose for one in self._inside.coming.values() if not self._has_lost(one)}
         rivals = self._rivals()
-        for who in doubts.doubted():
-            queue, user = who
-            if queue in lines and user in lines[queue].users():
-                self._doubted[who] = most = self._most(who, rivals=rivals)
+        for queue, users in self._waiting_in_doubt().items():
+            # Once for all users of a queue: after an outage all of them may be in doubt.
+            left, could_use_it = self._left_in(queue, rivals=rivals)
+            for user in users:
+                who = queue, user
+                self._doubted[who] = most = left if could_use_it <= {who} else _NOTHING
                 if who in coming or (doubts.pauses(who, now=now) and rivals.of(queue)):
                     lines[queue].closed[user] = most
         those = filter(None, map(self._hall.standing, heads))
@@ -98,8 +101,9 @@ class SecondTurns:
         """One has come in: of a user in doubt no other does now that has lost no turn itself."""
         line = self._hall.lines.get(waiter.queue)
         if line and waiter.whose in self._doubts and not self._has_lost(waiter):
-            self._doubted[waiter.whose] = most = self._most(waiter.whose, rivals=self._rivals())
-            line.closed[waiter.user] = most
+            left, could_use_it = self._left_in(waiter.queue, rivals=self._rivals())
+            most = left if could_use_it <= {waiter.whose} else _NOTHING
+            self._doubted[waiter.whose] = line.closed[waiter.user] = most
 
     def is_doubted(self, waiter: Waiter) -> bool:
         """Whether its user's turns that led to nothing bear on it: not if it has lost one itself, which tries again."""
@@ -136,11 +140,20 @@ class SecondTurns:
             return False
         return any(map(gt, summed(mates or [waiter]), most))
 
-    def _most(self, who: Whose, *, rivals: Rivals) -> Vector:
-        """What those may ask who come all the same: what of a guarantee is of use to nobody else who waits."""
+    def _left_in(self, queue: str, *, rivals: Rivals) -> tuple[Vector, AbstractSet[Whose]]:
+        """What those may ask who come all the same: what of a guarantee is left. And who could use that."""
         tree = self._books.ledger.tree
-        owner = next((name for name in tree.path(who[0])[:-1] if any(tree.nodes[name].guarantee)), None)
-        if owner is None or rivals.of_guarantee(who, owner=owner):
-            return _NOTHING
+        owner = next((name for name in tree.path(queue)[:-1] if any(tree.nodes[name].guarantee)), None)
+        if owner is None:
+            return _NOTHING, set()
         account = self._books.ledger.accounts[owner]
-        return tuple(max(0, due - used) for due, used in zip(account.node.due, account.used, strict=False))
+        left = tuple(max(0, due - used) for due, used in zip(account.node.due, account.used, strict=False))
+        return left, rivals.of_guarantee(queue, owner=owner)
+
+    def _waiting_in_doubt(self) -> Mapping[str, Sequence[str]]:
+        """Users in doubt who wait, by queue."""
+        lines, found = self._hall.lines, defaultdict[str, list[str]](list)
+        for queue, user in self._doubts.doubted():
+            if queue in lines and user in lines[queue].users():
+                found[queue].append(user)
+        return found
