@@ -12,7 +12,7 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES, queue
-from cluster.queues.told import condition, said, tells
+from cluster.queues.told import condition, events, said, tells
 
 # A turn comes within this once a node takes the pod.
 SOON = 2.0
@@ -21,9 +21,7 @@ ONE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}}
 
 def told(centre: PlayedCentre, pod: str) -> set[tuple[str, str]]:
     """The Events of a pod that are the centre's: reason, and what is done about it."""
-    events = centre.api.items("/apis/events.k8s.io/v1/namespaces/one/events")
-    ours = [event for event in events if event.get("reportingController") == NAMES.of("scheduler")]
-    return {(event["reason"], event["action"]) for event in ours if event["regarding"]["name"] == pod}
+    return {(event["reason"], event["action"]) for event in events(centre, pod)}
 
 
 def test_events_tell_why_a_pod_waits_and_that_it_goes_in(cluster: ClusterHarness, centre: PlayedCentre) -> None:

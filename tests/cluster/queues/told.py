@@ -1,4 +1,4 @@
-"""What tests read of the centre's word on pods of namespace `one`, and on queues."""
+"""What tests read of the centre's word on pods, of namespace `one` if nothing else is said, and on queues."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cluster.played_centre import PlayedCentre
 from cluster.queueing import QUEUES
 
 
-def condition(centre: PlayedCentre, pod: str) -> Json:
+def condition(centre: PlayedCentre, pod: str, *, namespace: str = "one") -> Json:
     """The condition in which a pod says why it waits."""
     conditions = next(
-        one["status"].get("conditions", []) for one in centre.pods("one") if one["metadata"]["name"] == pod
+        one["status"].get("conditions", []) for one in centre.pods(namespace) if one["metadata"]["name"] == pod
     )
     return next((one for one in conditions if one["type"] == NAMES.admitted), {})
 
@@ -20,6 +20,13 @@ def said(centre: PlayedCentre, pod: str) -> str:
     """The reason in it; empty if there is none."""
     reason: str = condition(centre, pod).get("reason", "")
     return reason
+
+
+def events(centre: PlayedCentre, pod: str, *, namespace: str = "one") -> list[Json]:
+    """Those of a pod that are the centre's."""
+    found = centre.api.items(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+    ours = [event for event in found if event.get("reportingController") == NAMES.of("scheduler")]
+    return [event for event in ours if event["regarding"]["name"] == pod]
 
 
 def used(centre: PlayedCentre, name: str) -> int:
