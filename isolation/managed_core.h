@@ -1,0 +1,122 @@
+/* Managed memory that a program places on another GPU of its slice than the one that it was charged to. Pure: whoever
+ * holds this is told what is taken, placed and freed, charges what it says, and tells when a stream has come so far
+ * (managed.c for a container; tests/isolation/test_managed_core.py for a driver that does things as late as it likes).
+ *
+ * How it works. A block is charged whole to its home, the GPU of the context that it was taken in, and stays so: the
+ * driver may bring any of it back there. What is placed on another GPU is charged there besides, by granules; one in
+ * which several blocks lie is charged once, for as long as one of them may be there. What a call brings is charged before
+ * the driver is asked. What it takes away stays charged until its stream has come so far (a passage); and for that all
+ * that brought the block must be known to lie before: one stream did, which still lives, and no call to another place was
+ * under way for the granule meanwhile. What nobody can put in order stays until it is freed, so too what a thread's own default stream
+ * does, which ends with the thread, and copies of what is mostly read.
+ * What must hold: whatever GPU a granule of a block may lie on, its home aside, there it is charged; also of a block that
+ * is taken where a call that is under way places something else, which was there before. */
+#ifndef ALIQUOT_MANAGED_CORE_H
+#define ALIQUOT_MANAGED_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "limits.h"
+#include "map.h"
+#include "spans.h"
+
+struct managed;
+
+/* What a call is given to: a stream, of that context if it is a default one. */
+struct lane {
+    const void *stream, *context;
+    enum { BY_STREAM, BY_THREAD, BY_ADVICE } by; /* a thread's own default stream; what is of no stream */
+};
+
+/* A lane that brought blocks where they are. */
+struct bringer {
+    struct bringer *next;
+    struct lane lane;
+    uint64_t blocks;
+    bool ended;
+};
+
+struct range {
+    uint64_t address, bytes;
+    int gpu; /* to which it goes; -1: to none of the slice's */
+};
+
+/* A call that places ranges. */
+struct placing {
+    struct placing *next;
+    struct lane lane;
+    bool copies;    /* it makes what it names mostly read */
+    uint64_t ended; /* at which step; 0: it is under way */
+    size_t count;
+    struct range ranges[];
+};
+
+/* A block that is being taken: where it will lie nobody knows yet. */
+struct taking {
+    struct taking *next;
+    uint64_t begun; /* at which step */
+};
+
+/* What a call was given for, until its stream has come so far. */
+struct passage {
+    struct passage *next;
+    struct managed *blocks;
+    void *event, *context; /* whoever holds this knows what they are */
+};
+
+struct managed_core {
+    struct span *blocks;
+    struct map shared; /* how many blocks are charged in a granule that one of them fills in part, by granule and GPU */
+    struct placing *placings, *past;
+    struct taking *takings;
+    struct bringer *bringers;
+    struct passage *passages;
+    struct passage *over; /* whoever holds this is to free them */
+    uint64_t steps;
+    uint64_t freed[MOST_GPUS]; /* bytes that are no longer charged */
+};
+
+/* What is about to be charged, by GPU. */
+struct fresh {
+    uint64_t bytes[MOST_GPUS];
+};
+
+/* Around the driver's taking of a block. */
+void managed_core_taking(struct managed_core *core, struct taking *taking);
+void managed_core_taken(struct managed_core *core, struct taking *taking);
+
+/* A block was taken; what it is charged besides its home, and then whether that fits: if not it is forgotten. NULL: this
+ * process has no memory. */
+struct managed *managed_core_enter(struct managed_core *core, const struct taking *taking, struct range block,
+                                   struct fresh *fresh);
+void managed_core_entered(struct managed_core *core, const struct taking *taking, struct managed *block, bool fits);
+
+/* It was freed. */
+void managed_core_leave(struct managed_core *core, struct managed *block);
+
+struct placing *managed_placing(const struct range *ranges, size_t count, struct lane lane);
+
+/* What a call is about to bring; false: this process has no memory. Then whether it fits: it is under way, or forgotten
+ * and nothing of it is charged. */
+bool managed_core_plan(struct managed_core *core, const struct placing *placing, struct fresh *fresh);
+void managed_core_begin(struct managed_core *core, struct placing *placing);
+void managed_core_drop(struct managed_core *core, const struct placing *placing);
+
+/* Whether it matters when its stream has come so far; then it is over: with the passage, or NULL where it does not matter
+ * or nobody can tell, and whether it did what it was to do. */
+bool managed_core_is_followed(const struct managed_core *core, const struct placing *placing);
+void managed_core_end(struct managed_core *core, struct placing *placing, struct passage *passage, bool done);
+
+/* The stream has come so far, or (unknown) nobody can tell any more: then it stays charged where it was. */
+void managed_core_passed(struct managed_core *core, struct passage *passage, bool known);
+
+/* The passage of the first block in a range after that one that has any; NULL: there is no more. */
+struct passage *managed_core_passing(const struct managed_core *core, struct range range, struct managed **after);
+
+/* A stream is about to end (all of them: any), and its number may be another one's. */
+void managed_core_let_go(struct managed_core *core, const void *stream);
+void managed_core_let_all_go(struct managed_core *core);
+
+#endif
