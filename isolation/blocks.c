@@ -11,7 +11,7 @@ struct claim {
     uint64_t charged;
     bool in_gap; /* nothing was charged: the block should find room in a granule that is */
     bool missed; /* it did not, and goes the way of all others */
-    bool managed;
+    struct taking *taking; /* of managed memory */
 };
 
 /* One at a time tries whether a block fits into what is charged, so that at most one granule is taken too much, for as
@@ -46,14 +46,16 @@ static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t b
     uint64_t took = granules_enter(address, bytes, claim->gpu);
     if (took > claim->charged && !ask(claim->gpu, took - claim->charged)) return give_back(claim, address, bytes);
     if (took < claim->charged) account_release(claim->gpu, claim->charged - took);
-    struct managed *managed = claim->managed ? managed_enter(address, bytes, claim->gpu) : NULL;
+    struct claim all = {.gpu = claim->gpu, .charged = took};
+    struct managed *managed = NULL;
+    if (claim->taking && !managed_enter(claim->taking, (struct range){address, bytes, claim->gpu}, &managed))
+        return give_back(&all, address, bytes);
     struct holding holding = {
         .kind = BLOCK,
         .value = address,
         .record = {.bytes = bytes, .context = current_context(), .extra = (uintptr_t)managed, .gpu = claim->gpu},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
-    struct claim all = {.gpu = claim->gpu, .charged = took};
     managed_leave(managed);
     return give_back(&all, address, bytes);
 }
@@ -87,13 +89,18 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 
 static CUresult take_managed(CUdeviceptr *address, size_t bytes, unsigned flags) {
     struct claim c = {0};
+    struct taking taking;
     CUresult result;
+    bool done;
     do {
         result = claim(&c, bytes);
         if (result != CUDA_SUCCESS) return result;
-        c.managed = true;
+        c.taking = &taking;
+        managed_taking(&taking);
         result = REAL(cuMemAllocManaged)(address, bytes, flags);
-    } while (!settle(&c, &result, *address, bytes));
+        done = settle(&c, &result, *address, bytes);
+        managed_taken(&taking);
+    } while (!done);
     return result;
 }
 

@@ -1,11 +1,13 @@
 /* What the container is told of its memory: its own share, as if the GPU had no more. */
 #include "account.h"
+#include "managed.h"
 #include "table.h"
 
 static CUresult ask(size_t *left, size_t *all) {
     CUresult result = REAL(cuMemGetInfo_v2)(left, all);
     int gpu = result == CUDA_SUCCESS ? gpu_of_context() : -1;
     if (gpu < 0) return result;
+    managed_settle(); /* what has left is free */
     uint64_t limit = limits->gpu[gpu].memory, held = account_held(gpu), rest = held < limit ? limit - held : 0;
     if (*all > limit) *all = limit;
     if (*left > rest) *left = rest;

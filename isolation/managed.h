@@ -1,10 +1,6 @@
-/* Managed memory that a program places on another GPU of its slice than the one that it was charged to.
- *
- * A block is charged whole to the GPU of the context that it was taken in, and stays so: the driver may bring any of it
- * back there. What is placed on another GPU is charged there besides, by granules, until it is placed elsewhere and that
- * is done, or freed. What several streams bring there nobody can put in order, nor what a thread's own default stream does,
- * which ends with the thread: it stays charged until it is freed. To place is advice: where there is no room for it it is left out, and the program goes on as with
- * memory that is where it was. A slice of one GPU has none of this. */
+/* Managed memory of a slice over several GPUs: what is charged where (managed_core.h), and what the driver is asked for it.
+ * To place is advice: where there is no room for it it is left out, and the program goes on as with memory that is where it
+ * was. A slice of one GPU has none of this. */
 #ifndef ALIQUOT_MANAGED_H
 #define ALIQUOT_MANAGED_H
 
@@ -12,33 +8,28 @@
 #include <stdint.h>
 
 #include "driver.h"
+#include "managed_core.h"
 
-struct managed;
+/* Around the driver's taking of a block. */
+void managed_taking(struct taking *taking);
+void managed_taken(struct taking *taking);
 
-/* A block of managed memory; NULL where nobody need remember it, or can. */
-struct managed *managed_enter(uint64_t address, uint64_t bytes, int gpu);
+/* It was taken, on the GPU of the range; false if there is no room, or no memory to remember it. The block is NULL where
+ * nobody need remember it. */
+bool managed_enter(const struct taking *taking, struct range range, struct managed **block);
 void managed_leave(struct managed *block);
 
-/* What a call is given to. */
-struct lane {
-    CUstream stream;
-    bool per_thread;
-};
+/* What a placing call is given to. */
+struct lane managed_lane(CUstream stream, bool per_thread);
+struct lane managed_advice(void);
 
-/* Part of blocks, or more than one, is about to lie on a GPU (on none of them: -1); false if there is no room. By advice,
- * which is of no stream (NULL), or by a call; when that is over, managed_came. */
-bool managed_comes(uint64_t address, uint64_t bytes, int gpu, const struct lane *lane);
-
-void managed_came(int gpu);
-
-/* The driver has been told to put it there: it leaves where else it was. */
-void managed_goes(uint64_t address, uint64_t bytes, int gpu, const struct lane *lane);
+/* A call is about to place ranges, all or none; false if there is no room, and the driver need not be asked. After it, with
+ * what it answered, managed_end. `placing` is NULL where nobody need know of it. */
+bool managed_begin(struct placing **placing, const struct range *ranges, size_t count, struct lane lane, bool copies);
+void managed_end(struct placing *placing, CUresult result);
 
 /* A stream is about to end: its number may be another one's. */
 void managed_let_go(CUstream stream);
-
-/* It is mostly read, so the driver makes copies: none of them leaves any more. */
-void managed_copied(uint64_t address, uint64_t bytes);
 
 /* Take back what has left a GPU by now. */
 void managed_settle(void);

@@ -12,15 +12,14 @@ static int gpu_at(CUmemLocation place) {
     return place.type == LOCATION_DEVICE ? gpu_of_device(place.id) : -1;
 }
 
-#define PREFETCH(name, gpu, per_thread, shape, passed)                       \
-    EXPORT CUresult name shape {                                             \
-        const struct lane lane = {stream, per_thread};                       \
-        const int there = gpu;                                               \
-        if (!managed_comes(address, bytes, there, &lane)) return CUDA_SUCCESS; \
-        CUresult result = REAL(name) passed;                                 \
-        managed_came(there);                                                 \
-        if (result == CUDA_SUCCESS) managed_goes(address, bytes, there, &lane); \
-        return result;                                                       \
+#define PREFETCH(name, gpu, per_thread, shape, passed)                                                       \
+    EXPORT CUresult name shape {                                                                             \
+        const struct range range = {address, bytes, gpu};                                                    \
+        struct placing *placing;                                                                             \
+        if (!managed_begin(&placing, &range, 1, managed_lane(stream, per_thread), false)) return CUDA_SUCCESS; \
+        CUresult result = REAL(name) passed;                                                                 \
+        managed_end(placing, result);                                                                        \
+        return result;                                                                                       \
     }
 #define TO_DEVICE(name, per_thread)                                              \
     PREFETCH(name, gpu_of_device(device), per_thread,                            \
@@ -36,20 +35,28 @@ TO_DEVICE(cuMemPrefetchAsync_ptsz, true)
 TO_PLACE(cuMemPrefetchAsync_v2, false)
 TO_PLACE(cuMemPrefetchAsync_v2_ptsz, true)
 
-/* Whether advice that names this GPU may be passed on. */
-static bool may_advise(CUdeviceptr address, size_t bytes, int advice, int gpu) {
-    if (advice == ADVICE_MOSTLY_READ) managed_copied(address, bytes);
-    return advice != ADVICE_PREFERRED_LOCATION || managed_comes(address, bytes, gpu, NULL);
+/* Advice that names a GPU as the preferred one brings memory there; of what is mostly read there are copies. */
+static bool begin_advice(struct placing **placing, CUdeviceptr address, size_t bytes, int advice, int gpu) {
+    bool brings = advice == ADVICE_PREFERRED_LOCATION && gpu >= 0, copies = advice == ADVICE_MOSTLY_READ;
+    const struct range range = {address, bytes, brings ? gpu : -1};
+    *placing = NULL;
+    return (!brings && !copies) || managed_begin(placing, &range, 1, managed_advice(), copies);
 }
 
 EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
-    if (!may_advise(address, bytes, advice, gpu_of_device(device))) return CUDA_SUCCESS;
-    return REAL(cuMemAdvise)(address, bytes, advice, device);
+    struct placing *placing;
+    if (!begin_advice(&placing, address, bytes, advice, gpu_of_device(device))) return CUDA_SUCCESS;
+    CUresult result = REAL(cuMemAdvise)(address, bytes, advice, device);
+    managed_end(placing, result);
+    return result;
 }
 
 EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation place) {
-    if (!may_advise(address, bytes, advice, gpu_at(place))) return CUDA_SUCCESS;
-    return REAL(cuMemAdvise_v2)(address, bytes, advice, place);
+    struct placing *placing;
+    if (!begin_advice(&placing, address, bytes, advice, gpu_at(place))) return CUDA_SUCCESS;
+    CUresult result = REAL(cuMemAdvise_v2)(address, bytes, advice, place);
+    managed_end(placing, result);
+    return result;
 }
 
 /* ------------------------------------------------------------------ many at once */
@@ -60,6 +67,7 @@ struct batch {
     CUdeviceptr *addresses;
     size_t *bytes, *from;
     CUmemLocation *place;
+    struct range *ranges;
 };
 
 typedef CUresult prefetch_batch(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place, size_t *from,
@@ -71,55 +79,45 @@ static void *copied(const void *list, size_t count, size_t each) {
 }
 
 static void batch_free(const struct batch *batch) {
-    free(batch->addresses), free(batch->bytes), free(batch->place), free(batch->from);
+    free(batch->addresses), free(batch->bytes), free(batch->place), free(batch->from), free(batch->ranges);
 }
 
-static int gpu_in(const struct batch *batch, size_t at) {
-    size_t place = 0;
-    while (place + 1 < batch->places && batch->from[place + 1] <= at) place++;
-    return batch->places ? gpu_at(batch->place[place]) : -1;
-}
-
-static void came(const struct batch *batch, size_t count) {
-    for (size_t i = 0; i < count; i++) managed_came(gpu_in(batch, i));
-}
-
-/* What of it has found room when something has not stays charged until it is freed, or placed anew. */
-static bool all_come(const struct batch *batch, const struct lane *lane) {
-    for (size_t i = 0; i < batch->count; i++) {
-        if (managed_comes(batch->addresses[i], batch->bytes[i], gpu_in(batch, i), lane)) continue;
-        came(batch, i);
-        return false;
+static bool has_ranges(struct batch *batch) {
+    if (!batch->addresses || !batch->bytes || !batch->place || !batch->from) return false;
+    batch->ranges = calloc(batch->count + 1, sizeof *batch->ranges);
+    for (size_t i = 0, at = 0; batch->ranges && i < batch->count; i++) {
+        while (at + 1 < batch->places && batch->from[at + 1] <= i) at++;
+        batch->ranges[i] = (struct range){batch->addresses[i], batch->bytes[i], -1};
+        if (batch->places) batch->ranges[i].gpu = gpu_at(batch->place[at]);
     }
-    return true;
+    return batch->ranges;
 }
 
-static CUresult place_all(const struct batch *batch, unsigned long long flags, const struct lane *lane,
+static CUresult place_all(struct batch *batch, unsigned long long flags, CUstream stream, bool per_thread,
                           prefetch_batch *call) {
-    if (!batch->addresses || !batch->bytes || !batch->place || !batch->from) return CUDA_ERROR_INVALID_VALUE;
-    if (!all_come(batch, lane)) return CUDA_SUCCESS;
+    struct placing *placing;
+    if (!has_ranges(batch)) return CUDA_ERROR_INVALID_VALUE;
+    if (!managed_begin(&placing, batch->ranges, batch->count, managed_lane(stream, per_thread), false)) return CUDA_SUCCESS;
     CUresult result = call(batch->addresses, batch->bytes, batch->count, batch->place, batch->from, batch->places, flags,
-                           lane->stream);
-    came(batch, batch->count);
-    for (size_t i = 0; result == CUDA_SUCCESS && i < batch->count; i++)
-        managed_goes(batch->addresses[i], batch->bytes[i], gpu_in(batch, i), lane);
+                           stream);
+    managed_end(placing, result);
     return result;
 }
 
-#define BATCH(name, per_thread)                                                                                        \
-    EXPORT CUresult name(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place, size_t *from,      \
-                         size_t places, unsigned long long flags, CUstream stream) {                                   \
-        struct batch told = {                                                                                          \
-            .count = count,                                                                                            \
-            .places = places,                                                                                          \
-            .addresses = copied(addresses, count, sizeof *addresses),                                                  \
-            .bytes = copied(bytes, count, sizeof *bytes),                                                              \
-            .place = copied(place, places, sizeof *place),                                                             \
-            .from = copied(from, places, sizeof *from),                                                                \
-        };                                                                                                             \
-        CUresult result = place_all(&told, flags, &(struct lane){stream, per_thread}, REAL(name)); \
-        batch_free(&told);                                                                                             \
-        return result;                                                                                                 \
+#define BATCH(name, per_thread)                                                                                   \
+    EXPORT CUresult name(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *place, size_t *from, \
+                         size_t places, unsigned long long flags, CUstream stream) {                              \
+        struct batch told = {                                                                                     \
+            .count = count,                                                                                       \
+            .places = places,                                                                                     \
+            .addresses = copied(addresses, count, sizeof *addresses),                                             \
+            .bytes = copied(bytes, count, sizeof *bytes),                                                         \
+            .place = copied(place, places, sizeof *place),                                                        \
+            .from = copied(from, places, sizeof *from),                                                           \
+        };                                                                                                        \
+        CUresult result = place_all(&told, flags, stream, per_thread, REAL(name));                                \
+        batch_free(&told);                                                                                        \
+        return result;                                                                                            \
     }
 
 BATCH(cuMemPrefetchBatchAsync, false)

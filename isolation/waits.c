@@ -1,5 +1,7 @@
-/* Waiting for the GPU is where much becomes known at once: launches are done, and pools have given back, and others have closed what was exported. */
+/* Waiting for the GPU is where much becomes known at once: launches are done, pools have given back, others have closed
+ * what was exported, and what was placed elsewhere has left. */
 #include "holdings.h"
+#include "managed.h"
 #include "pace.h"
 
 static CUresult waited(CUresult result) {
@@ -7,6 +9,7 @@ static CUresult waited(CUresult result) {
         pace_done();
         pools_settle();
         handles_settle();
+        managed_settle();
     }
     return result;
 }

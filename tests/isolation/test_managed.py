@@ -45,9 +45,9 @@ def used(container: Container) -> tuple[int, int]:
     return one, other
 
 
-def place(tenant: Tenant, way: str, gpu: int, *, at: int = 0, size: int = BLOCK) -> None:
-    """Place part of the block, and be told that it went well."""
-    assert tenant.ask(f"place {way} 0 {at} {size} {gpu}") == "0"
+def place(tenant: Tenant, way: str, gpu: int, *, number: int = 0, at: int = 0, size: int = BLOCK) -> None:
+    """Place part of a block, and be told that it went well."""
+    assert tenant.ask(f"place {way} {number} {at} {size} {gpu}") == "0"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -141,7 +141,9 @@ def test_of_what_is_mostly_read_copies_stay_where_they_are(container: Container,
 def test_what_is_on_its_way_stays_where_it_becomes_copies(container: Container) -> None:
     """What the driver has not moved by then it need not move any more; that it is done says nothing."""
     tenant = holding(container)
-    for way, gpu in (("prefetch", 1), ("prefetch", HOST), ("read", 1)):
+    place(tenant, "prefetch", 1)
+    assert tenant.ask("work 60000000") == "0"
+    for way, gpu in (("prefetch", HOST), ("read", 1)):
         place(tenant, way, gpu)
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
 
@@ -193,3 +195,81 @@ def test_part_of_a_granule_takes_a_granule_and_takes_none_away(container: Contai
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["6", OUT_OF_MEMORY]
     place(tenant, "prefetch", HOST, at=2 * MIB, size=4 * MIB)
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["1", OUT_OF_MEMORY]
+
+
+def test_small_blocks_that_share_a_granule_are_charged_once_for_it(container: Container) -> None:
+    """A thousand of them take what they would of the GPU, and no more of the slice."""
+    tenant = container.run().started()
+    for number in range(1000):
+        assert tenant.ask("take managed 4096") == "0"
+        place(tenant, "prefetch", 1, number=number, size=4096)
+    assert charged(container, tenant) == used(container) == (CONTEXT + 4 * MIB, 4 * MIB)
+    for number in range(999):
+        place(tenant, "prefetch", HOST, number=number, size=4096)
+    assert tenant.ask("info").split()[0] == "0"
+    assert charged(container, tenant) == used(container) == (CONTEXT + 4 * MIB, 2 * MIB)
+    assert tenant.ask("empty") == "0"
+    assert charged(container, tenant) == used(container) == (CONTEXT, 0)
+
+
+@pytest.mark.parametrize("way", ["batch", "batch-thread", "discard", "discard-thread"])
+def test_of_a_batch_that_finds_no_room_nothing_is_charged(container: Container, way: str) -> None:
+    """Although its first half would fit: all of it stays where it is."""
+    tenant = holding(container)
+    assert tenant.ask(f"second-fill {BLOCK}").split() == ["1", OUT_OF_MEMORY]
+    place(tenant, way, 1)
+    assert charged(container, tenant) == used(container) == (CONTEXT + BLOCK, CONTEXT + BLOCK)
+    place(tenant, way, 1, size=BLOCK // 2)
+    assert charged(container, tenant) == (CONTEXT + BLOCK, CONTEXT + BLOCK + BLOCK // 2)
+
+
+def test_what_threads_place_at_the_same_time_is_charged_by_itself(container: Container) -> None:
+    """One's call is under way, and what another's takes away leaves all the same."""
+    tenant = holding(container)
+    assert tenant.ask(f"take managed {100 * MIB}") == "0"
+    assert tenant.ask(f"place-beside {100 * MIB}") == "0"
+    assert tenant.ask("info").split()[0] == "0"
+    assert charged(container, tenant) == (CONTEXT + BLOCK + 100 * MIB, 100 * MIB)
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask("info").split()[0] == "0"
+    assert charged(container, tenant) == (CONTEXT + BLOCK + 100 * MIB, 0)
+
+
+def test_what_is_taken_where_another_block_is_being_placed_is_charged_there(container: Container) -> None:
+    """A call that was made for one block may find the next one in its place."""
+    tenant = holding(container)
+    assert tenant.ask(f"replace-while-placed {BLOCK}").split() == ["0", "1"]
+    assert used(container) == (CONTEXT, BLOCK)
+    assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+
+
+def test_who_asks_what_is_left_is_told_of_what_has_left(container: Container) -> None:
+    """At once, and not when somebody is refused."""
+    tenant = holding(container)
+    for gpu in (1, HOST):
+        place(tenant, "prefetch", gpu)
+    assert tenant.ask("on 1") == "0"
+    assert tenant.ask("info").split() == ["0", str(1000 * MIB - CONTEXT), str(1000 * MIB), str(1000 * MIB)]
+
+
+def test_who_waits_for_the_gpu_makes_room_for_the_container_s_others(container: Container) -> None:
+    """Another process can't ask this one's streams."""
+    tenant = holding(container)
+    for gpu in (1, HOST):
+        place(tenant, "prefetch", gpu)
+    assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
+    assert tenant.ask("graph-wait 0") == "0"
+    assert charged(container, tenant) == (CONTEXT + BLOCK, 0)
+
+
+def test_streams_that_follow_each_other_may_bring_and_take_away(container: Container) -> None:
+    """Each GPU's own default stream, as programs use it: what one did is known when the other is given its part."""
+    tenant = holding(container)
+    for _ in range(3):
+        assert tenant.ask("on 1") == "0"
+        place(tenant, "prefetch", 1)
+        assert tenant.ask("on 0") == "0"
+        place(tenant, "prefetch", 0)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]

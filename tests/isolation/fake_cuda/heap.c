@@ -15,7 +15,7 @@
 
 struct granule {
     struct granule *next;
-    uint64_t address, blocks;
+    uint64_t address, blocks, placed[16]; /* blocks that are on another GPU, by GPU */
     int gpu;
     unsigned char used[UNITS];
 };
@@ -27,7 +27,8 @@ struct block {
     const void *owner; /* the context that it was made in */
     struct granule *granule; /* NULL: it has granules of its own */
     uint16_t *places;        /* of managed memory: on which GPUs each of them is, a bit for each */
-    bool copied;
+    uint16_t place;          /* of managed memory that shares its granule: on which others it is, too */
+    bool managed, copied;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,8 +105,17 @@ uint64_t heap_take(int gpu, uint64_t bytes) {
     return address;
 }
 
+static uint64_t take_small_managed(int gpu, uint64_t bytes) {
+    pthread_mutex_lock(&lock);
+    uint64_t address = bytes ? take_small(gpu, bytes) : 0;
+    for (struct block *block = address ? *chain_of(address) : NULL; block; block = block->next)
+        if (block->address == address) block->managed = true;
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
 uint64_t heap_take_managed(int gpu, uint64_t bytes) {
-    if (bytes <= LARGEST_SMALL) return heap_take(gpu, bytes);
+    if (bytes <= LARGEST_SMALL) return take_small_managed(gpu, bytes);
     if (bytes >= 1ULL << 46 || !world_take(gpu, WHOLE(bytes))) return 0;
     pthread_mutex_lock(&lock);
     struct block *block = enter(addresses(WHOLE(bytes)), bytes, gpu, NULL);
@@ -115,24 +125,49 @@ uint64_t heap_take_managed(int gpu, uint64_t bytes) {
     return block->address;
 }
 
-static void move_granule(uint16_t *places, int gpu, bool copied) {
-    uint16_t there = gpu < 0 ? 0 : (uint16_t)(1U << gpu);
-    if (there && !(*places & there) && !world_take(gpu, GRANULE_BYTES)) return;
+/* With FAKE_CUDA_MANAGED (kept) what is brought elsewhere stays at home, too. */
+static bool keeps_home(void) {
+    const char *how = getenv("FAKE_CUDA_MANAGED");
+    return how && strcmp(how, "kept") == 0;
+}
+
+static void move_granule(uint16_t *places, int gpu, uint16_t home, bool copied) {
+    uint16_t there = gpu < 0 ? home : (uint16_t)(1U << gpu | home);
+    if (gpu >= 0 && !(*places & 1U << gpu) && !world_take(gpu, GRANULE_BYTES)) return;
     for (int other = 0; !copied && other < 16; other++)
         if (*places & ~there & 1U << other) world_give(other, GRANULE_BYTES);
     *places = copied ? *places | there : there;
+}
+
+/* Its granule lies on a GPU for as long as one of its blocks does. */
+static void move_small(struct block *block, int gpu) {
+    struct granule *granule = block->granule;
+    uint16_t there = gpu < 0 || gpu == granule->gpu ? 0 : (uint16_t)(1U << gpu);
+    if (there && !(block->place & there)) {
+        if (!granule->placed[gpu] && !world_take(gpu, GRANULE_BYTES)) return;
+        granule->placed[gpu]++;
+    }
+    for (int other = 0; !block->copied && other < 16; other++)
+        if (block->place & ~there & 1U << other && --granule->placed[other] == 0) world_give(other, GRANULE_BYTES);
+    block->place = block->copied ? block->place | there : there;
 }
 
 static bool lies_in(const struct block *block, uint64_t at, uint64_t address, uint64_t bytes) {
     return block->address + at < address + bytes && block->address + at + GRANULE_BYTES > address;
 }
 
+static void move(struct block *block, uint64_t address, uint64_t bytes, int gpu) {
+    uint16_t home = keeps_home() ? (uint16_t)(1U << block->gpu) : 0;
+    for (uint64_t at = 0; block->places && at < WHOLE(block->bytes); at += GRANULE_BYTES)
+        if (lies_in(block, at, address, bytes)) move_granule(&block->places[at / GRANULE_BYTES], gpu, home, block->copied);
+    if (block->managed && block->address < address + bytes && block->address + block->bytes > address)
+        move_small(block, gpu);
+}
+
 void heap_move(uint64_t address, uint64_t bytes, int gpu) {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < LONGEST_CHAIN; i++)
-        for (struct block *block = chains[i]; block; block = block->next)
-            for (uint64_t at = 0; block->places && at < WHOLE(block->bytes); at += GRANULE_BYTES)
-                if (lies_in(block, at, address, bytes)) move_granule(&block->places[at / GRANULE_BYTES], gpu, block->copied);
+        for (struct block *block = chains[i]; block; block = block->next) move(block, address, bytes, gpu);
     pthread_mutex_unlock(&lock);
 }
 
@@ -165,7 +200,9 @@ bool heap_give(uint64_t address) {
     } else if (block) {
         *at = block->next;
         for (uint64_t i = 0; block->places && i < WHOLE(block->bytes) / GRANULE_BYTES; i++)
-            move_granule(&block->places[i], -1, false);
+            move_granule(&block->places[i], -1, 0, false);
+        block->copied = false;
+        if (block->granule && block->managed) move_small(block, -1);
         if (block->granule)
             give_small(block);
         else if (block->places)

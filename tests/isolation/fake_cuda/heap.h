@@ -11,7 +11,7 @@
 
 uint64_t heap_take(int gpu, uint64_t bytes); /* 0: no room */
 bool heap_give(uint64_t address);
-/* A block whose granules may lie on any GPU each, at first on this one; a small one shares its granule, and stays. */
+/* A block whose granules may lie on any GPU each, at first on this one; a small one shares its granule, which stays. */
 uint64_t heap_take_managed(int gpu, uint64_t bytes);
 /* Bring all granules of managed blocks that a range touches to a GPU, or to the host (-1), as far as there is room. */
 void heap_move(uint64_t address, uint64_t bytes, int gpu);

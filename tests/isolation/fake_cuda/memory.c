@@ -26,7 +26,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
     (void)flags;
     if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
     /* With FAKE_CUDA_MANAGED (apart) in granules of its own, whatever gaps others have. */
-    bool apart = bytes && bytes < GRANULE_BYTES && getenv("FAKE_CUDA_MANAGED");
+    const char *how = getenv("FAKE_CUDA_MANAGED");
+    bool apart = bytes && bytes < GRANULE_BYTES && how && strcmp(how, "apart") == 0;
     CUdeviceptr taken = heap_take_managed(fake_gpu(), apart ? GRANULE_BYTES : bytes);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = taken;

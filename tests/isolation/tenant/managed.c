@@ -1,6 +1,7 @@
 /* Managed memory that is placed on another GPU than the one it was taken on. */
 #include "tenant.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* To a GPU, or to the host (-1), by one of the ways there are. */
@@ -28,12 +29,18 @@ void place_block(const char *how, uint64_t number, uint64_t from, uint64_t bytes
     printf("%d\n", place(how, held[number].value + from, bytes, gpu));
 }
 
-/* The whole first block to the second GPU by one stream, and to the host by another: by the default one, or by one that is
- * made when the first has ended, which may have its number. */
+/* The whole first block to the second GPU by a stream of that GPU, which has a minute's work before, and to the host by
+ * another, which has none: by the first GPU's default one, or by one that is made when the other has ended, which may have
+ * its number. */
 void place_by_streams(uint64_t bytes, bool ended) {
     CUstream one, other = NULL;
-    CUresult result = CU(cuStreamCreate)(&one, 0);
+    CUcontext second;
+    CUresult result = CU(cuDevicePrimaryCtxRetain)(&second, 1);
+    if (!result) result = CU(cuCtxSetCurrent)(second);
+    if (!result) result = CU(cuLaunchKernel)(NULL, 60000000, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    if (!result) result = CU(cuStreamCreate)(&one, 0);
     if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, 1, one);
+    CU(cuCtxSetCurrent)(context);
     if (ended) CU(cuStreamDestroy_v2)(one), CU(cuStreamCreate)(&other, 0);
     if (!result) result = CU(cuMemPrefetchAsync)(held[0].value, bytes, -1, other);
     printf("%d\n", result);
@@ -55,6 +62,57 @@ void place_in_passing(uint64_t bytes) {
     for (int gpu = 1; !result && gpu >= -1; gpu -= 2) result = place("prefetch", held[0].value, bytes, gpu);
     if (!result) result = CU(cuCtxDestroy_v2)(passing);
     CU(cuCtxSetCurrent)(context);
+    printf("%d\n", result);
+}
+
+struct placer {
+    _Atomic int come; /* to the driver, which waits for more than 1 */
+    CUdeviceptr address;
+    size_t bytes;
+};
+
+static void *place_it(void *with) {
+    struct placer *it = with;
+    CUmemLocation there = {.type = LOCATION_DEVICE, .id = 1};
+    size_t from = 0;
+    CU(cuCtxSetCurrent)(context);
+    CU(cuMemPrefetchBatchAsync)(&it->address, &it->bytes, 1, &there, &from, 1, (uintptr_t)&it->come, NULL);
+    return NULL;
+}
+
+/* While another thread's call that brings the first block to the second GPU is with the driver, the second block goes there
+ * and to the host. */
+void place_beside(uint64_t bytes) {
+    struct placer it = {.address = held[0].value, .bytes = bytes};
+    pthread_t thread;
+    pthread_create(&thread, NULL, place_it, &it);
+    while (!it.come) {}
+    CUresult result = place("prefetch", held[1].value, bytes, 1);
+    if (!result) result = place("prefetch", held[1].value, bytes, -1);
+    it.come = 2;
+    pthread_join(thread, NULL);
+    printf("%d\n", result);
+}
+
+/* Free the first block and take it anew while that call is with the driver; whether it is answered, and lies where it did. */
+void replace_while_placed(uint64_t bytes) {
+    struct placer it = {.address = held[0].value, .bytes = bytes};
+    pthread_t thread;
+    pthread_create(&thread, NULL, place_it, &it);
+    while (!it.come) {}
+    CU(cuMemFree_v2)(held[0].value);
+    CUresult result = CU(cuMemAllocManaged)((CUdeviceptr *)&held[0].value, bytes, 1);
+    it.come = 2;
+    pthread_join(thread, NULL);
+    printf("%d %d\n", result, held[0].value == it.address);
+}
+
+/* From now on the calls are of this GPU's context. */
+void be_on(int gpu) {
+    static CUcontext contexts[8];
+    CUresult result = CUDA_SUCCESS;
+    if (!contexts[gpu]) result = CU(cuDevicePrimaryCtxRetain)(&contexts[gpu], gpu);
+    if (!result) result = CU(cuCtxSetCurrent)(context = contexts[gpu]);
     printf("%d\n", result);
 }
 

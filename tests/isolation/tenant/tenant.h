@@ -47,7 +47,13 @@ void place_block(const char *how, uint64_t number, uint64_t from, uint64_t bytes
 void place_by_streams(uint64_t bytes, bool ended);
 void place_by_stream(uint64_t bytes);
 void place_in_passing(uint64_t bytes);
+void place_beside(uint64_t bytes);
+void replace_while_placed(uint64_t bytes);
+void be_on(int gpu);
 void fill_second(uint64_t bytes);
+
+/* wild.c */
+void be_wild(uint64_t seed, uint64_t steps, int gpus);
 
 /* handles.c */
 taking take_handle, take_mapped, take_exported, take_exported_closed, take_sparse, take_multicast,
