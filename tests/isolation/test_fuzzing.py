@@ -8,11 +8,12 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from support.isolation import MIB, SOURCES, TESTED, Built, Container, Tenant, World, build
+from support.isolation import CONTEXT, MIB, SOURCES, TESTED, Built, Container, Tenant, World, build
 from support.packed import packed
 
 SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
@@ -74,6 +75,27 @@ def test_sanitizers_find_nothing_while_all_ways_are_mixed(world: World, chance: 
         ask_all(tenants, [[f"churn {chance.randrange(1, 1 << 30)} 1000", *work, "empty"] for work in works])
         assert container.peak <= 1500 * MIB
     assert end_all(tenants) == [0, 0, 0]
+
+
+def test_sanitizers_find_nothing_while_threads_place_what_others_free(
+    sanitized: Built, tmp_path: Path, chance: random.Random
+) -> None:
+    """On two GPUs and on three, in each other's way: nothing astray, no byte too much, and nothing left charged."""
+    end = time.monotonic() + FUZZ_S / 2
+    world, rounds = World(built=sanitized, folder=tmp_path, memory_mib=(16_384,) * 3), 0
+    with closing(world):
+        containers = [world.container(memory_mib=700, gpus=gpus) for gpus in (2, 3)]
+        tenants = [container.run().started() for container in containers]
+        while not rounds or time.monotonic() < end:
+            rounds += 1
+            lines = [[f"wild {chance.randrange(1, 1 << 30)} 300 {len(one.gpus)}"] for one in containers]
+            ask_all(tenants, lines)
+            for container, tenant in zip(containers, tenants, strict=True):
+                for gpu in range(len(container.gpus)):
+                    assert world.peak(container.number, gpu=gpu) <= 700 * MIB
+                home, *others = container.account().processes[tenant.process.pid]
+                assert (home, set(others)) == (CONTEXT, {0})
+        assert end_all(tenants) == [0, 0]
 
 
 # Of the account: how many slots were used; meters, slots and lent memory. The lock between is left: who breaks that
