@@ -15,6 +15,8 @@
 /* Around what the driver does with a graph's memory and what is noted of it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory memory[MOST_GPUS];
+/* How often what is noted of graphs has been changed: who looked without the lock looks again if it was meanwhile. */
+static _Atomic uint64_t changes;
 
 /* What a graph allocates on one of the slice's GPUs is held by a number of its own, for no two graphs are so near. */
 static uint64_t part_of(CUgraphExec exec, int gpu) {
@@ -32,6 +34,7 @@ static bool note(CUgraphExec exec, const uint64_t asks[MOST_GPUS]) {
         struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = {.bytes = asks[gpu], .gpu = gpu}};
         noted = !asks[gpu] || holdings_add(part);
     }
+    changes++;
     return noted;
 }
 
@@ -48,6 +51,7 @@ static void write_share(struct record *record, void *with) {
 static void forget_graph(CUgraphExec exec) {
     struct holding part;
     for (int gpu = 0; gpu < gpus_here(); gpu++) holdings_take(EXEC, part_of(exec, gpu), &part);
+    changes++;
 }
 
 static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
@@ -105,17 +109,17 @@ static void refresh(int gpu) {
 /* A graph that is about to be launched or uploaded, by GPU. */
 struct asking {
     struct graph_share share[MOST_GPUS];
-    uint64_t claimed[MOST_GPUS];
+    uint64_t claimed[MOST_GPUS], as_of; /* so many changes */
 };
 
 /* False if it is a graph that allocates nothing. */
 static bool find(CUgraphExec exec, struct asking *asking) {
     bool any = false;
+    asking->as_of = changes;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
         struct holding part = {0};
         bool known = holdings_find(EXEC, part_of(exec, gpu), &part);
         asking->share[gpu] = share_of(&part.record);
-        asking->claimed[gpu] = 0;
         any = any || known;
     }
     return any;
@@ -125,9 +129,12 @@ static void let_go(struct asking *asking) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) account_release(gpu, asking->claimed[gpu]);
 }
 
+/* A graph that has all it asks for takes nothing, and then there is nothing to note of its launch either: the driver need
+ * not be asked, as it is before and after one that takes something. */
 static bool claim(struct asking *asking) {
+    for (int gpu = 0; gpu < gpus_here(); gpu++) asking->claimed[gpu] = 0;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        if (!asking->share[gpu].asks) continue;
+        if (!graph_claim(&memory[gpu], &asking->share[gpu])) continue;
         refresh(gpu);
         uint64_t bytes = graph_claim(&memory[gpu], &asking->share[gpu]);
         if (!account_charge(gpu, bytes)) {
@@ -141,25 +148,25 @@ static bool claim(struct asking *asking) {
 
 static void enter(CUgraphExec exec, struct asking *asking, bool done) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        if (!asking->share[gpu].asks) continue;
+        if (!asking->claimed[gpu]) continue;
         uint64_t now = settle(gpu, asking->claimed[gpu]);
         if (!done) {
-            graph_told(&memory[gpu], now);
+            graph_refused(&memory[gpu], now);
             continue;
         }
         graph_launched(&memory[gpu], &asking->share[gpu], now);
         holdings_change(EXEC, part_of(exec, gpu), write_share, &asking->share[gpu]);
+        changes++;
     }
 }
 
-static CUresult call_once(int index, CUgraphExec exec, CUstream stream) {
-    struct asking asking;
+static CUresult call_once(int index, CUgraphExec exec, CUstream stream, struct asking *asking) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    find(exec, &asking);
-    if (claim(&asking)) {
+    if (asking->as_of != changes) find(exec, asking);
+    if (claim(asking)) {
         result = REAL_AS(index, cuGraphLaunch)(exec, stream);
-        enter(exec, &asking, result == CUDA_SUCCESS);
+        enter(exec, asking, result == CUDA_SUCCESS);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -189,14 +196,14 @@ static bool ends(CUstream stream, bool per_thread) {
 static CUresult call(int index, CUgraphExec exec, CUstream stream) {
     struct asking asking;
     if (!find(exec, &asking)) return REAL_AS(index, cuGraphLaunch)(exec, stream);
-    CUresult result = call_once(index, exec, stream);
+    CUresult result = call_once(index, exec, stream, &asking);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
     make_room(&asking);
-    result = call_once(index, exec, stream);
+    result = call_once(index, exec, stream, &asking);
     bool per_thread = index == F_cuGraphLaunch_ptsz || index == F_cuGraphUpload_ptsz;
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !ends(stream, per_thread)) return result;
     make_room(&asking);
-    return call_once(index, exec, stream);
+    return call_once(index, exec, stream, &asking);
 }
 
 /* An upload takes the memory that the nodes ask for, as a launch does: it is made by itself, when that is known. */

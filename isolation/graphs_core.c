@@ -9,6 +9,11 @@ void graph_told(struct graph_memory *memory, uint64_t reserved) {
     memory->reserved = reserved;
 }
 
+void graph_refused(struct graph_memory *memory, uint64_t reserved) {
+    memory->forgot++;
+    memory->reserved = reserved;
+}
+
 void graph_launched(struct graph_memory *memory, struct graph_share *share, uint64_t reserved) {
     if (reserved < memory->reserved + graph_claim(memory, share)) memory->forgot++;
     memory->reserved = reserved;

@@ -32,7 +32,10 @@ uint64_t graph_claim(const struct graph_memory *memory, const struct graph_share
 /* So much is reserved now. */
 void graph_told(struct graph_memory *memory, uint64_t reserved);
 
-/* It was launched or uploaded, and so much is reserved now. */
+/* It was launched or uploaded, and so much is reserved now. One of which nothing was claimed need not be told. */
 void graph_launched(struct graph_memory *memory, struct graph_share *share, uint64_t reserved);
+
+/* The driver refused to: what it had taken of others by then nobody knows. */
+void graph_refused(struct graph_memory *memory, uint64_t reserved);
 
 #endif

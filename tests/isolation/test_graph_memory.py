@@ -37,6 +37,7 @@ def core() -> ctypes.CDLL:
     loaded.graph_claim.restype, loaded.graph_claim.argtypes = number, (memory, share)
     loaded.graph_told.restype, loaded.graph_told.argtypes = None, (memory, number)
     loaded.graph_launched.restype, loaded.graph_launched.argtypes = None, (memory, share, number)
+    loaded.graph_refused.restype, loaded.graph_refused.argtypes = None, (memory, number)
     return loaded
 
 
@@ -61,20 +62,40 @@ class Driver:
 
     def launch(self, graph: int) -> None:
         """It lacks what it has not: of others, of what is left, or new; of the last no more than was claimed."""
-        share = self.shares.setdefault(graph, Share(asks=self.chance.draw(st.integers(1, 5))))
-        claimed = core().graph_claim(self.memory, share)
-        lacks = share.asks - self.has.get(graph, 0)
+        share = self._share(graph)
+        claimed, before = core().graph_claim(self.memory, share), self.reserved
+        lacks = share.asks - self.has.get(graph, 0) - self._take_of_others(graph, share)
+        self.has[graph] = share.asks
+        assert lacks <= claimed <= share.asks
+        if claimed:
+            core().graph_launched(self.memory, share, self.reserved)
+        else:
+            assert self.reserved == before
+        assert self.memory.reserved == self.reserved
+
+    def _share(self, graph: int) -> Share:
+        return self.shares.setdefault(graph, Share(asks=self.chance.draw(st.integers(1, 5))))
+
+    def _take_of_others(self, graph: int, share: Share) -> int:
+        """Of what it lacks, as much as the driver likes."""
+        lacked: int = share.asks - self.has.get(graph, 0)
+        lacks = lacked
         for other in sorted(set(self.has) - {graph}):
             taken = self._some_of(min(lacks, self.has[other]))
             self.has[other] -= taken
             lacks -= taken
         taken = self._some_of(min(lacks, self.left))
         self.left -= taken
-        lacks -= taken
-        self.has[graph] = share.asks
-        assert lacks <= claimed <= share.asks
-        core().graph_launched(self.memory, share, self.reserved)
-        assert self.memory.reserved == self.reserved
+        return lacked - lacks + taken
+
+    def refuse(self, graph: int) -> None:
+        """It has taken some of others, and finds no more."""
+        share = self._share(graph)
+        if not core().graph_claim(self.memory, share):
+            return
+        taken = self._take_of_others(graph, share)
+        self.has[graph] = self.has.get(graph, 0) + taken
+        core().graph_refused(self.memory, self.reserved)
 
     def trim(self) -> None:
         """Gives back what is not in use."""
@@ -90,7 +111,8 @@ class Driver:
             self.left += self.has.pop(graph)
 
 
-CALLS = st.lists(st.tuples(st.sampled_from(["launch", "launch", "launch", "trim", "end"]), st.integers(0, GRAPHS - 1)))
+WHAT = st.sampled_from(["launch", "launch", "launch", "trim", "end", "refuse"])
+CALLS = st.lists(st.tuples(WHAT, st.integers(0, GRAPHS - 1)))
 
 
 @settings(max_examples=1000, deadline=None)
