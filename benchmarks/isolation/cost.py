@@ -53,10 +53,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         built = build(cache=folder)
-        world = World(built=built, folder=folder)
+        world = World(built=built, folder=folder, memory_mib=(16_384, 16_384))
         program = compiled(built, folder)
         whole, half = world.container(memory_mib=8000), world.container(memory_mib=8000, guarantee=50, rate=50)
-        kinds = {"native": (whole, False), "at 100 %": (whole, True), "at 50 %": (half, True)}
+        two = world.container(memory_mib=8000, gpus=2)
+        kinds = {"native": (whole, False), "at 100 %": (whole, True), "at 50 %": (half, True), "of two": (two, True)}
         rows: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
         for _ in range(RUNS):
             for kind, (container, interposed) in kinds.items():
