@@ -18,10 +18,15 @@ struct claim {
  * long as it takes to give it back. */
 static pthread_mutex_t gap_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static CUresult claim(struct claim *claim, uint64_t bytes) {
-    *claim = (struct claim){.gpu = gpu_of_context(), .missed = claim->missed};
-    if (claim->gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
+static CUresult might_have(int gpu, uint64_t bytes) {
+    if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    return bytes > LARGEST_SIZE ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult claim_on(struct claim *claim, int gpu, uint64_t bytes) {
+    *claim = (struct claim){.gpu = gpu, .missed = claim->missed, .taking = claim->taking};
+    CUresult refused = might_have(gpu, bytes);
+    if (refused) return refused;
     claim->charged = TO_GRANULES(bytes);
     if (account_charge(claim->gpu, claim->charged)) return CUDA_SUCCESS;
     claim->in_gap = !claim->missed && bytes && bytes < GRANULE && granules_have_gap(bytes, claim->gpu);
@@ -31,6 +36,10 @@ static CUresult claim(struct claim *claim, uint64_t bytes) {
         return CUDA_SUCCESS;
     }
     return charge(claim->gpu, claim->charged) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult claim(struct claim *claim, uint64_t bytes) {
+    return claim_on(claim, gpu_of_context(), bytes);
 }
 
 static CUresult give_back(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
@@ -56,8 +65,9 @@ static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t b
         .record = {.bytes = bytes, .context = current_context(), .extra = (uintptr_t)managed, .gpu = claim->gpu},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
+    CUresult refused = give_back(&all, address, bytes);
     managed_leave(managed);
-    return give_back(&all, address, bytes);
+    return refused;
 }
 
 /* Whether all is done; false if the block missed the gap: then it is claimed anew. */
@@ -87,20 +97,26 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     return ANSWERED(address, taken, take(&taken, bytes));
 }
 
+/* Whether all is done, as in settle. */
+static bool take_guarded(int gpu, struct claim *claim, CUresult *result, CUdeviceptr *address, size_t bytes, unsigned flags) {
+    *result = claim_on(claim, gpu, bytes);
+    if (*result != CUDA_SUCCESS) return true;
+    *result = REAL(cuMemAllocManaged)(address, bytes, flags);
+    return settle(claim, result, *address, bytes);
+}
+
+/* Guarded first: that may take its time, and who claims a gap keeps others from it. */
 static CUresult take_managed(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    struct claim c = {0};
     struct taking taking;
-    CUresult result;
-    bool done;
-    do {
-        result = claim(&c, bytes);
-        if (result != CUDA_SUCCESS) return result;
-        c.taking = &taking;
-        managed_taking(&taking);
-        result = REAL(cuMemAllocManaged)(address, bytes, flags);
-        done = settle(&c, &result, *address, bytes);
+    struct claim c = {.taking = &taking};
+    int gpu = gpu_of_context();
+    CUresult result = might_have(gpu, bytes);
+    bool done = result != CUDA_SUCCESS;
+    while (!done) {
+        if (!managed_taking(&taking, gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+        done = take_guarded(gpu, &c, &result, address, bytes, flags);
         managed_taken(&taking);
-    } while (!done);
+    }
     return result;
 }
 

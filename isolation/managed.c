@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "account.h"
 #include "devices.h"
@@ -9,6 +10,10 @@
 #include "pace.h"
 #include "table.h"
 #include "tails.h"
+
+#define NAP_NS 100000L
+#define FEW_NAPS 100     /* most calls take less: nobody need be charged for what they might meet */
+#define MOST_NAPS 400000 /* a call may wait for the very thread that takes: it has an answer after a minute */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct managed_core core;
@@ -41,6 +46,16 @@ static void leave(void) {
         free(over);
     }
     pthread_mutex_unlock(&lock);
+}
+
+/* Let others go on. Whoever is known here while he naps can't be ended there. */
+static void nap(void) {
+    int could_end;
+    leave();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &could_end);
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    enter();
+    pthread_setcancelstate(could_end, NULL);
 }
 
 /* ------------------------------------------------------------------ what has left */
@@ -88,11 +103,40 @@ static bool charge_all(const struct fresh *fresh, int *refusing) {
 
 /* ------------------------------------------------------------------ blocks */
 
-void managed_taking(struct taking *taking) {
-    if (!has_several_gpus()) return;
-    enter();
-    managed_core_taking(&core, taking);
+static bool guard(struct taking *taking, int *refusing) {
+    struct fresh fresh;
+    managed_core_guard(&core, taking, &fresh);
+    if (!charge_all(&fresh, refusing)) return false;
+    managed_core_guarded(&core, taking);
+    return true;
+}
+
+/* Calls that begin meanwhile are left out, or charge it where they might bring it. */
+static void wait_alone(const struct taking *taking, int most_naps) {
+    for (int naps = 0; naps < most_naps && managed_core_is_met(&core, taking); naps++) nap();
+}
+
+/* Until calls that might bring it elsewhere are over, or it is charged there. */
+static bool guard_in_time(struct taking *taking) {
+    int refusing;
+    wait_alone(taking, FEW_NAPS);
+    if (guard(taking, &refusing)) return true;
     leave();
+    give_back_unused(refusing);
+    enter();
+    if (guard(taking, &refusing)) return true;
+    wait_alone(taking, MOST_NAPS);
+    return guard(taking, &refusing);
+}
+
+bool managed_taking(struct taking *taking, int home, uint64_t bytes) {
+    if (!has_several_gpus()) return true;
+    enter();
+    managed_core_taking(&core, taking, home, bytes);
+    bool fits = guard_in_time(taking);
+    if (!fits) managed_core_taken(&core, taking);
+    leave();
+    return fits;
 }
 
 void managed_taken(struct taking *taking) {
@@ -102,18 +146,13 @@ void managed_taken(struct taking *taking) {
     leave();
 }
 
-bool managed_enter(const struct taking *taking, struct range range, struct managed **block) {
-    struct fresh fresh;
-    int refusing;
+bool managed_enter(struct taking *taking, struct range range, struct managed **block) {
     *block = NULL;
     if (!has_several_gpus()) return true;
     enter();
-    struct managed *made = managed_core_enter(&core, taking, range, &fresh);
-    bool fits = made && charge_all(&fresh, &refusing);
-    if (made) managed_core_entered(&core, taking, made, fits);
-    if (fits) *block = made;
+    *block = managed_core_enter(&core, taking, range);
     leave();
-    return fits;
+    return *block;
 }
 
 void managed_leave(struct managed *block) {
@@ -154,6 +193,7 @@ bool managed_begin(struct placing **placing, const struct range *ranges, size_t 
     if (!made) return false;
     made->copies = copies;
     enter();
+    for (int naps = 0; naps < FEW_NAPS && managed_core_meets(&core, made); naps++) nap();
     settle_in(made);
     bool fits = begin(made, &refusing);
     leave();

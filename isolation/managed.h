@@ -10,13 +10,14 @@
 #include "driver.h"
 #include "managed_core.h"
 
-/* Around the driver's taking of a block. */
-void managed_taking(struct taking *taking);
+/* Around the driver's taking of a block, whose home is that GPU. False if calls that place are under way for a minute and
+ * would leave it no room where they may bring it: then the driver is not asked. */
+bool managed_taking(struct taking *taking, int home, uint64_t bytes);
 void managed_taken(struct taking *taking);
 
-/* It was taken, on the GPU of the range; false if there is no room, or no memory to remember it. The block is NULL where
- * nobody need remember it. */
-bool managed_enter(const struct taking *taking, struct range range, struct managed **block);
+/* It was taken, on the GPU of the range; false if there is no memory to remember it. The block is NULL where nobody need
+ * remember it. */
+bool managed_enter(struct taking *taking, struct range range, struct managed **block);
 void managed_leave(struct managed *block);
 
 /* What a placing call is given to. */

@@ -5,6 +5,7 @@
 
 #include "granules.h"
 #include "managed_blocks.h"
+#include "managed_guards.h"
 
 static struct managed *next_in(const struct managed_core *core, const struct managed *after, const struct range *range) {
     uint64_t end = range->address + range->bytes;
@@ -47,6 +48,7 @@ static void want_no_more(struct managed_core *core, struct managed *block, struc
 
 bool managed_core_plan(struct managed_core *core, const struct placing *placing, struct fresh *fresh) {
     *fresh = (struct fresh){0};
+    guards_plan(core, placing, fresh);
     for (size_t at = 0; at < placing->count; at++)
         EACH_BLOCK(block, core, &placing->ranges[at])
             if (brings(block, &placing->ranges[at]) && !want(core, block, &placing->ranges[at], fresh)) return false;
@@ -95,6 +97,7 @@ static void begin_block(struct managed_core *core, struct managed *block, const 
 void managed_core_begin(struct managed_core *core, struct placing *placing) {
     for (size_t at = 0; at < placing->count; at++)
         EACH_BLOCK(block, core, &placing->ranges[at]) begin_block(core, block, placing, &placing->ranges[at]);
+    guards_begin(core, placing);
     placing->next = core->placings;
     core->placings = placing;
 }
@@ -191,14 +194,10 @@ struct placing *managed_placing(const struct range *ranges, size_t count, struct
 
 /* ------------------------------------------------------------------ blocks */
 
-void managed_core_taking(struct managed_core *core, struct taking *taking) {
-    *taking = (struct taking){.next = core->takings, .begun = core->steps};
-    core->takings = taking;
-}
-
 void managed_core_taken(struct managed_core *core, struct taking *taking) {
     uint64_t until = core->steps;
     struct taking **at = &core->takings;
+    guards_end(core, taking, &(struct fresh){0});
     while (*at != taking) at = &(*at)->next;
     *at = taking->next;
     for (const struct taking *other = core->takings; other; other = other->next)
@@ -222,20 +221,6 @@ static bool want_all(struct managed_core *core, struct managed *block, const str
     return true;
 }
 
-struct managed *managed_core_enter(struct managed_core *core, const struct taking *taking, struct range range,
-                                   struct fresh *fresh) {
-    struct managed known = {.span = {.address = range.address, .end = range.address + range.bytes}, .home = range.gpu};
-    struct managed *block = calloc(1, sizeof *block + block_granules(&known) * sizeof *block->granules);
-    *fresh = (struct fresh){0};
-    if (!block) return NULL;
-    *block = known;
-    spans_add(&core->blocks, &block->span);
-    if (want_all(core, block, core->placings, 0, fresh) && want_all(core, block, core->past, taking->begun, fresh))
-        return block;
-    managed_core_entered(core, taking, block, false);
-    return NULL;
-}
-
 /* By a call of which nobody knows whether it found the block there. */
 static void begin_with(struct managed_core *core, struct managed *block, const struct placing *call,
                        const struct range *range) {
@@ -254,15 +239,23 @@ static void begin_with_all(struct managed_core *core, struct managed *block, con
             begin_with(core, block, call, &call->ranges[at]);
 }
 
-void managed_core_entered(struct managed_core *core, const struct taking *taking, struct managed *block, bool fits) {
-    if (!fits) {
+struct managed *managed_core_enter(struct managed_core *core, struct taking *taking, struct range range) {
+    struct fresh fresh = {0};
+    struct managed known = {.span = {.address = range.address, .end = range.address + range.bytes}, .home = range.gpu};
+    struct managed *block = calloc(1, sizeof *block + block_granules(&known) * sizeof *block->granules);
+    if (!block) return NULL;
+    *block = known;
+    spans_add(&core->blocks, &block->span);
+    if (!want_all(core, block, core->placings, 0, &fresh) || !want_all(core, block, core->past, taking->begun, &fresh)) {
         want_no_more(core, block, (struct part){0, block_granules(block)});
         forget(core, block);
-        return;
+        return NULL;
     }
+    guards_end(core, taking, &fresh);
     for (uint64_t i = 0; i < block_granules(block); i++) comes(&block->granules[i]);
     begin_with_all(core, block, core->placings, 0);
     begin_with_all(core, block, core->past, taking->begun);
+    return block;
 }
 
 void managed_core_leave(struct managed_core *core, struct managed *block) {

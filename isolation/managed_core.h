@@ -10,7 +10,7 @@
  * under way for the granule meanwhile. What nobody can put in order stays until it is freed, so too what a thread's own default stream
  * does, which ends with the thread, and copies of what is mostly read.
  * What must hold: whatever GPU a granule of a block may lie on, its home aside, there it is charged; also of a block that
- * is taken where a call that is under way places something else, which was there before. */
+ * is taken where a call that is under way places something else, which was there before, and before its address is known. */
 #ifndef ALIQUOT_MANAGED_CORE_H
 #define ALIQUOT_MANAGED_CORE_H
 
@@ -53,10 +53,14 @@ struct placing {
     struct range ranges[];
 };
 
-/* A block that is being taken: where it will lie nobody knows yet. */
+/* A block that is being taken: where it will lie nobody knows yet. A call that is under way meanwhile may bring all of it to
+ * a GPU that it names: there it is guarded, which is charged as if it lay there, until what it needs is known. */
 struct taking {
     struct taking *next;
     uint64_t begun; /* at which step */
+    uint64_t guard; /* bytes */
+    int home;
+    uint16_t guarded; /* by bits, on which GPUs */
 };
 
 /* What a call was given for, until its stream has come so far. */
@@ -83,23 +87,29 @@ struct fresh {
     uint64_t bytes[MOST_GPUS];
 };
 
-/* Around the driver's taking of a block. */
-void managed_core_taking(struct managed_core *core, struct taking *taking);
-void managed_core_taken(struct managed_core *core, struct taking *taking);
+/* A block is about to be taken; whether calls are under way that it is to be guarded against; what that takes; and that it
+ * was charged: the driver is asked only then. */
+void managed_core_taking(struct managed_core *core, struct taking *taking, int home, uint64_t bytes);
+bool managed_core_is_met(const struct managed_core *core, const struct taking *taking);
+void managed_core_guard(const struct managed_core *core, const struct taking *taking, struct fresh *fresh);
+void managed_core_guarded(struct managed_core *core, struct taking *taking);
 
-/* A block was taken; what it is charged besides its home, and then whether that fits: if not it is forgotten. NULL: this
- * process has no memory. */
-struct managed *managed_core_enter(struct managed_core *core, const struct taking *taking, struct range block,
-                                   struct fresh *fresh);
-void managed_core_entered(struct managed_core *core, const struct taking *taking, struct managed *block, bool fits);
+/* It was taken, and has of its guards what it needs besides its home. NULL: this process has no memory. */
+struct managed *managed_core_enter(struct managed_core *core, struct taking *taking, struct range block);
+
+/* It was, or was not; it needs no guard any more. */
+void managed_core_taken(struct managed_core *core, struct taking *taking);
 
 /* It was freed. */
 void managed_core_leave(struct managed_core *core, struct managed *block);
 
 struct placing *managed_placing(const struct range *ranges, size_t count, struct lane lane);
 
-/* What a call is about to bring; false: this process has no memory. Then whether it fits: it is under way, or forgotten
- * and nothing of it is charged. */
+/* Whether blocks are being taken that are to be guarded against it. */
+bool managed_core_meets(const struct managed_core *core, const struct placing *placing);
+
+/* What a call is about to bring, and those guards; false: this process has no memory. Then whether it fits: it is under way,
+ * or forgotten and nothing of it is charged. */
 bool managed_core_plan(struct managed_core *core, const struct placing *placing, struct fresh *fresh);
 void managed_core_begin(struct managed_core *core, struct placing *placing);
 void managed_core_drop(struct managed_core *core, const struct placing *placing);

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support.isolation import CONTEXT, MIB, SOURCES, TESTED, Built, Container, Tenant, World, build
@@ -85,6 +86,9 @@ def test_sanitizers_find_nothing_while_threads_place_what_others_free(
     world, rounds = World(built=sanitized, folder=tmp_path, memory_mib=(16_384,) * 3), 0
     with closing(world):
         containers = [world.container(memory_mib=700, gpus=gpus) for gpus in (2, 3)]
+        for container in containers:
+            for gpu in range(1, len(container.gpus)):
+                container.set(msgspec.structs.replace(container.gpus[gpu], memory=60 * MIB), gpu=gpu)
         tenants = [container.run().started() for container in containers]
         while not rounds or time.monotonic() < end:
             rounds += 1
@@ -92,7 +96,7 @@ def test_sanitizers_find_nothing_while_threads_place_what_others_free(
             ask_all(tenants, lines)
             for container, tenant in zip(containers, tenants, strict=True):
                 for gpu in range(len(container.gpus)):
-                    assert world.peak(container.number, gpu=gpu) <= 700 * MIB
+                    assert world.peak(container.number, gpu=gpu) <= container.gpus[gpu].memory
                 home, *others = container.account().processes[tenant.process.pid]
                 assert (home, set(others)) == (CONTEXT, {0})
         assert end_all(tenants) == [0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World
@@ -243,6 +244,16 @@ def test_what_is_taken_where_another_block_is_being_placed_is_charged_there(cont
     assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
     assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+
+
+def test_who_takes_where_a_call_places_waits_until_it_is_over(container: Container) -> None:
+    """A call that might bring the new block where it has no room: it is not taken before, and it is not refused."""
+    container.set(msgspec.structs.replace(container.gpus[1], memory=450 * MIB), gpu=1)
+    tenant = holding(container)
+    assert tenant.ask(f"behind-placed {200 * MIB}").split() == ["0", "1"]
+    assert container.world.peak(container.number) == CONTEXT + BLOCK
+    assert container.world.peak(container.number, gpu=1) == BLOCK
+    assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
 
 
 def test_who_asks_what_is_left_is_told_of_what_has_left(container: Container) -> None:

@@ -33,7 +33,13 @@ class Placing(ctypes.Structure):
 class Taking(ctypes.Structure):
     """As in managed_core.h."""
 
-    _fields_ = (("next", _POINTER), ("begun", _NUMBER))
+    _fields_ = (
+        ("next", _POINTER),
+        ("begun", _NUMBER),
+        ("guard", _NUMBER),
+        ("home", ctypes.c_int),
+        ("guarded", ctypes.c_uint16),
+    )
 
 
 class Passage(ctypes.Structure):
@@ -67,14 +73,17 @@ class Fresh(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL:
     """Compiled once."""
-    names = ("managed_core.c", "managed_blocks.c", "spans.c", "map.c")
+    names = ("managed_core.c", "managed_guards.c", "managed_blocks.c", "spans.c", "map.c")
     loaded = compiled(*(ROOT / "isolation" / name for name in names))
     core, fresh, taking = ctypes.POINTER(Core), ctypes.POINTER(Fresh), ctypes.POINTER(Taking)
     for name, result, arguments in (
-        ("managed_core_taking", None, (core, taking)),
+        ("managed_core_taking", None, (core, taking, ctypes.c_int, _NUMBER)),
+        ("managed_core_is_met", ctypes.c_bool, (core, taking)),
+        ("managed_core_guard", None, (core, taking, fresh)),
+        ("managed_core_guarded", None, (core, taking)),
         ("managed_core_taken", None, (core, taking)),
-        ("managed_core_enter", _POINTER, (core, taking, Range, fresh)),
-        ("managed_core_entered", None, (core, taking, _POINTER, ctypes.c_bool)),
+        ("managed_core_enter", _POINTER, (core, taking, Range)),
+        ("managed_core_meets", ctypes.c_bool, (core, ctypes.POINTER(Placing))),
         ("managed_core_leave", None, (core, _POINTER)),
         ("managed_placing", ctypes.POINTER(Placing), (ctypes.POINTER(Range), ctypes.c_size_t, Lane)),
         ("managed_core_plan", ctypes.c_bool, (core, ctypes.POINTER(Placing), fresh)),

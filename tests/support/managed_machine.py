@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from support import managed_core as c
@@ -21,7 +21,16 @@ class Taking:
 
     block: Block
     met: list[Call]
-    told: object
+    told: c.Taking
+
+    def guarded(self) -> set[int]:
+        """Where calls that were under way might bring it."""
+        named = {where.gpu for call in self.met for where in call.wheres}
+        return {gpu for gpu in named if gpu not in (-1, self.block.home)}
+
+    def guard(self) -> int:
+        """What that is charged on each."""
+        return GRANULE * (-(-self.block.size * UNIT // GRANULE) + 1)
 
 
 @dataclass(kw_only=True)
@@ -59,9 +68,13 @@ class Machine:
         known = [*self.blocks, *self.freed]
         own = [spot for block in known for spot in block.on if spot[0] in block.own()]
         on = own + list({spot for block in known for spot in block.on if spot[0] not in block.own()})
-        assert self.charged == [GRANULE * sum(1 for spot in on if spot[1] == gpu) for gpu in range(16)]
+        rest = [sum(one.guard() for one in self.taken if gpu in one.guarded()) for gpu in range(16)]
+        assert self.charged == [GRANULE * sum(1 for spot in on if spot[1] == gpu) + rest[gpu] for gpu in range(16)]
         for block in self.blocks:
             assert {spot for spot in block.lies if spot[1] != block.home} <= block.on
+        for one in self.taken:
+            assert {gpu for _, gpu in one.block.lies} - {one.block.home} <= one.guarded()
+            assert len({granule for granule, _ in one.block.lies}) * GRANULE <= one.guard()
 
     # ------------------------------------------------------------------ blocks
 
@@ -72,27 +85,31 @@ class Machine:
         alive = [*self.blocks, *(one.block for one in self.taken)]
         if any(one.at < at + size and at < one.at + one.size for one in alive):
             return
-        told = c.Taking()
-        library().managed_core_taking(self.core, told)
+        told, fresh = c.Taking(), Fresh()
         block = Block(at=at, size=size, home=self.chance.randrange(self.gpus))
-        self.taken.append(Taking(block=block, met=list(self.calls), told=told))
+        library().managed_core_taking(self.core, told, block.home, size * UNIT)
+        taking = Taking(block=block, met=list(self.calls), told=told)
+        assert library().managed_core_is_met(self.core, told) == bool(taking.guarded())
+        library().managed_core_guard(self.core, told, fresh)
+        library().managed_core_guarded(self.core, told)
+        self.pay(fresh)
+        self.taken.append(taking)
         if self.legal:
             self.enter()
 
     def enter(self) -> None:
-        """It is entered, with what was placed there meanwhile; or does not fit."""
+        """It is entered, with what was placed there meanwhile; or the driver takes it back."""
         if not self.taken:
             return
         taking = self.taken.pop(self.chance.randrange(len(self.taken)))
-        block, fresh, fits = taking.block, Fresh(), self.legal or self.chance.random() < 0.9
-        told = Range(block.at * UNIT, block.size * UNIT, block.home)
-        block.handle = library().managed_core_enter(self.core, taking.told, told, fresh)
-        library().managed_core_entered(self.core, taking.told, block.handle, fits)
-        library().managed_core_taken(self.core, taking.told)
-        if not fits:
+        block, stays = taking.block, self.legal or self.chance.random() < 0.9
+        if not stays:
             self.flush(block)
+            library().managed_core_taken(self.core, taking.told)
             return
-        self.pay(fresh)
+        told = Range(block.at * UNIT, block.size * UNIT, block.home)
+        block.handle = library().managed_core_enter(self.core, taking.told, told)
+        library().managed_core_taken(self.core, taking.told)
         self.blocks.append(block)
         for call in taking.met:
             for where in call.wheres:
@@ -145,6 +162,8 @@ class Machine:
         placing = library().managed_placing(ranges, len(wheres), Lane(lane, None, by))
         placing.contents.copies = copies
         call, fresh = Call(wheres=wheres, lane=lane, by=by, copies=copies, placing=placing), Fresh()
+        lacking = [one for one in self.taken if replace(one, met=[*one.met, call]).guarded() != one.guarded()]
+        assert library().managed_core_meets(self.core, placing) == bool(lacking)
         assert library().managed_core_plan(self.core, placing, fresh)
         if not self.legal and self.chance.random() < 0.2:
             library().managed_core_drop(self.core, placing)

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* To a GPU, or to the host (-1), by one of the ways there are. */
 static CUresult place(const char *how, CUdeviceptr address, size_t bytes, int gpu) {
@@ -105,6 +107,47 @@ void replace_while_placed(uint64_t bytes) {
     it.come = 2;
     pthread_join(thread, NULL);
     printf("%d %d\n", result, held[0].value == it.address);
+}
+
+struct waiter {
+    struct placer placer;
+    pid_t thread;
+    _Atomic bool done;
+};
+
+static bool sleeps(pid_t thread) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *stat = fopen(path, "r");
+    if (!stat) return false;
+    if (fscanf(stat, "%*d %*s %c", &state) != 1) state = 0;
+    fclose(stat);
+    return state == 'S';
+}
+
+/* The call ends when the thread waits, or need not. */
+static void *let_go(void *with) {
+    struct waiter *it = with;
+    while (!it->done && !sleeps(it->thread)) {}
+    it->placer.come = 2;
+    return NULL;
+}
+
+/* Take a block, and free it, while that call is with the driver, and names far more than the first block: what follows it,
+ * too. */
+void take_behind_placed(uint64_t bytes) {
+    struct waiter it = {.placer = {.address = held[0].value, .bytes = 4ULL << 30}, .thread = (pid_t)syscall(SYS_gettid)};
+    pthread_t placing, letting;
+    CUdeviceptr taken = 0;
+    pthread_create(&placing, NULL, place_it, &it.placer);
+    while (!it.placer.come) {}
+    pthread_create(&letting, NULL, let_go, &it);
+    CUresult result = CU(cuMemAllocManaged)(&taken, bytes, 1);
+    it.done = true;
+    pthread_join(letting, NULL);
+    pthread_join(placing, NULL);
+    CU(cuMemFree_v2)(taken);
+    printf("%d %d\n", result, taken > held[0].value && taken < held[0].value + it.placer.bytes);
 }
 
 /* From now on the calls are of this GPU's context. */

@@ -72,6 +72,7 @@ static bool obey(const char *line) {
     else if (sscanf(line, "passing-place %llu", &number) == 1) place_in_passing(number);
     else if (sscanf(line, "place-beside %llu", &number) == 1) place_beside(number);
     else if (sscanf(line, "replace-while-placed %llu", &number) == 1) replace_while_placed(number);
+    else if (sscanf(line, "behind-placed %llu", &number) == 1) take_behind_placed(number);
     else if (sscanf(line, "wild %llu %llu %d", &number, &other, &batch) == 3) be_wild(number, other, batch);
     else if (sscanf(line, "on %d", &batch) == 1) be_on(batch);
     else if (sscanf(line, "second-fill %llu", &number) == 1) fill_second(number);

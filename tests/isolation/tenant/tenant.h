@@ -49,6 +49,7 @@ void place_by_stream(uint64_t bytes);
 void place_in_passing(uint64_t bytes);
 void place_beside(uint64_t bytes);
 void replace_while_placed(uint64_t bytes);
+void take_behind_placed(uint64_t bytes);
 void be_on(int gpu);
 void fill_second(uint64_t bytes);
 
