@@ -64,7 +64,7 @@ class NoticeWriter:
         self.reasons = Counter[tuple[str, str]]()
         # Those for whom no word is found, and who can't be told.
         self._wordless = PutOff(what="why a pod waits could not be found", means=means)
-        self._untold = PutOff(what="a pod could not be told of its turn", means=means)
+        self._untold = PutOff(what="a pod could not be told why it waits", means=means)
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells."""
