@@ -53,8 +53,9 @@ class SweepMemory:
         self._keeping: dict[str, tuple[Candidate, set[Side]]] = {}
         # The head whose guarantee is free in pieces, none of which it fits.
         self._owed = ""
-        # Whose nodes somebody took over who comes in before that one and asks the same.
-        self._taken_over: dict[str, Candidate] = {}
+        # Whose nodes somebody took over who comes in before that one and asks the same; and that one as a candidate.
+        self._taken_over: dict[str, str] = {}
+        self._givers: dict[str, Candidate] = {}
 
     def begin(self, *, version: int) -> None:
         """A sweep begins, or goes on."""
@@ -75,7 +76,7 @@ class SweepMemory:
         """Nothing that was refused need be so any more; and who is owed a guarantee may be so no more."""
         self.owe_no_more(self._owed, now=now)
         self._keeping.clear()
-        self._taken_over.clear()
+        self._givers.clear()
         self._kept_now = None
         self.looks.clear()
         self.sayings.clear()
@@ -140,14 +141,24 @@ class SweepMemory:
 
     def forget(self, uid: str) -> None:
         """It is a head no more; nodes that it took over are the other's again, until that one is looked at."""
-        nodes, keeping, head = self._kept.get(uid), self._keeping.get(uid), self._taken_over.pop(uid, None)
-        self.keep_nothing(uid)
+        self._hand_back(uid)
+        self._givers.pop(uid, None)
         self.patience.forget(uid)
-        if head and nodes and keeping and head.uid in self.patience.since:
-            self.keep(head.uid, nodes)
-            self._keeping[head.uid] = head, keeping[1]
-            self._came_to.add(head.uid)
-            self.patience.stand_first(head.uid)
+
+    def _hand_back(self, uid: str) -> None:
+        nodes, keeping, head = self._kept.get(uid), self._keeping.get(uid), self._taken_over.pop(uid, "")
+        self.keep_nothing(uid)
+        if not head:
+            return
+        for first in [first for first, other in self._taken_over.items() if other == uid]:
+            self._taken_over[first] = head
+        if not nodes or self._kept.get(head) or head not in self.patience.since:
+            return
+        self.keep(head, nodes)
+        if keeping and head in self._givers:
+            self._keeping[head] = self._givers[head], keeping[1]
+        self._came_to.add(head)
+        self.patience.stand_first(head)
 
     def keep_nothing(self, uid: str) -> None:
         """Neither a node nor a guarantee is kept for it, as long as nothing else is said."""
@@ -165,6 +176,8 @@ class SweepMemory:
 
         What is kept for the head is that one's, who has waited as long from now on: nobody else could come in there.
         """
+        for uid in sorted(uid for uid, first in firsts.items() if first is None):
+            self._hand_back(uid)
         since = self.patience.since
         for uid in sorted(firsts, key=lambda uid: (since[uid], uid)):
             if first := firsts[uid]:
@@ -178,8 +191,9 @@ class SweepMemory:
         if not (nodes := self._kept.get(uid)) or self._kept.get(first.uid):
             return
         self.keep(first.uid, nodes)
+        self._taken_over[first.uid] = uid
         if keeping := self._keeping.get(uid):
-            self._taken_over[first.uid] = keeping[0]
+            self._givers[uid] = keeping[0]
             self._keeping[first.uid] = first, keeping[1]
         if uid in self._came_to:
             self._came_to.add(first.uid)

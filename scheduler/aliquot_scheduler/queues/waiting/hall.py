@@ -212,6 +212,14 @@ class Hall:
         """Whether its gang can't start, whatever others do."""
         return bool(self.asked.why_never(waiter))
 
+    def is_asked(self, waiter: Waiter, *, books: Books) -> bool:
+        """Whether one that stands in a line could be let in at all: its queue is open, and its gang whole."""
+        if books.ledger.tree.nodes[waiter.queue].stop:
+            return False
+        return waiter.group is None or (
+            self.lines[waiter.queue].is_whole(waiter, runs=books.runs) and not self.is_never(waiter)
+        )
+
     def gathering(self, waiter: Waiter, *, books: Books, names: Names) -> Gathering | None:
         """What the gang of a pod lacks to be let in as a whole; None if nothing, or if it is in none."""
         line = self.lines.get(waiter.queue)

@@ -184,6 +184,10 @@ class Line:
         mine = self._firsts.get((waiter.user, _row(waiter)))
         return heads.firsts.get(mine.shape) if mine else None
 
+    def is_whole(self, waiter: Waiter, *, runs: Runs) -> bool:
+        """Whether as many stand here of its gang as it needs."""
+        return self.gathered(waiter) >= runs.still_needed(waiter)
+
     def least(self, *, runs: Runs) -> Vector:
         """The least that any candidate asks, dimension by dimension, whoever may come now; empty if there is none."""
         if self._least is None:
