@@ -105,7 +105,6 @@ class DiesAdmitting(Beheaded):
 FAULTS: tuple[type[Table], ...] = (Table, Lagging, Refused, DiesDeciding, DiesEvicting, DiesAdmitting)
 # What a leader that begins can't know: there the tables are not what comes of it, and docs/preemption.md says so.
 UNKNOWN: Mapping[tuple[type[Table], str], str] = {
-    (DiesAdmitting, "an owner takes back what it lent, and no more"): "where one was to lie that has no gate any more",
     (DiesEvicting, "a group that would be below its minimum goes as a whole"): "that one of a group went for another",
     # Room is kept for two minutes then, and the table has others come first.
     (DiesEvicting, "pods are moved where each has a place again, and nobody where one of them has none"): (

@@ -178,6 +178,8 @@ class Stage:
             notes = pod.metadata.annotations | ({NAMES.charged: queue} if queue else {}) | self._run_of(uid)
             if (turn := self.turns.get(uid)) and turn.shown:
                 notes |= {NAMES.shown: written(wall=WALL + self.now, times=turn.shown, queue=turn.queue)}
+            if turn and turn.promise:
+                notes |= {NAMES.promised: " ".join((turn.promise.node, *turn.promise.plan.claims))}
             meta = msgspec.structs.replace(pod.metadata, annotations=notes)
             self.see(
                 msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, scheduling_gates=[]))

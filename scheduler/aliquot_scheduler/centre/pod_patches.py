@@ -52,7 +52,7 @@ def let_through(turn: Turn, *, queue: str, names: Names, wall: float) -> Patch:
 
     The queue that lets it in goes with it, if queues count: the next leader charges that one, whatever the namespace
     is labelled by then. No gate can be added to a pod that is there, so what was the last one is so still. And so does
-    where room is kept for it, which whoever explains things knows from nowhere else; or since when it is shown. Of a
+    where room is kept for it, which the next leader knows from nowhere else; or since when it is shown. Of a
     group the run goes with it too, or what was said of one before is taken away.
     """
     notes: dict[str, str | None] = {names.charged: queue} if queue else {}

@@ -123,6 +123,7 @@ class Desk:
             return Filtered(unresolvable=dict.fromkeys(nodes, str(error)))
         if not request.containers:
             return Filtered(nodes=nodes)
+        self._turns.take_over(self, now=now)
         self._turns.asked(pod, now=now)
         uid = pod.metadata.uid
         gone = self._departed.why_not(uid, known=self._pods.get(uid))

@@ -54,6 +54,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 class Turns(Protocol):
     """Who may be placed now."""
 
+    def take_over(self, rooms: Rooms, *, now: float) -> None:
+        """Before anybody is given room: those who were let in by the leader before us have theirs."""
+        ...
+
     def why_not(self, pod: Pod) -> str:
         """Why it is not the pod's turn; empty if it is."""
         ...

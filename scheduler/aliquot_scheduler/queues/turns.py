@@ -114,11 +114,18 @@ class Queues:
         """A pod needs no turn any more, and holds nothing."""
         self._seen.gone(uid)
 
+    def take_over(self, rooms: Rooms, *, now: float) -> None:
+        """Before anybody is given room: who was let in by the leader before us has its own, where it is there."""
+        taking_over = self._register.taking_over
+        if not taking_over.is_complete:
+            self._register.tell_time(now)
+        taking_over.keep_room(rooms, now=now)
+
     # --- what came of turns ------------------------------------------------------------------------------------------
     def promised(self, promise: Promise) -> None:
         """Room was found for a pod that kube-scheduler has in hand, and no longer than it would for a turn of ours."""
         uid, inside = promise.pod.metadata.uid, self._register.inside
-        if inside.way(uid) is Way.ADOPTED:
+        if inside.was_adopted(uid):
             inside.enter(inside.coming[uid], way=Way.THROUGH, until=promise.until)
 
     def missed(self, pod: Pod, *, now: float) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
+from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES
 from support.queue_stage import Stage, queue
@@ -145,3 +148,100 @@ def test_nobody_is_charged_for_a_pod_that_is_gone(*, ends: bool) -> None:
     assert stage.used("a")[0] == 0
     stage.submit("late", 100, queue="a")
     assert stage.round(after=1.0) == ["late"]
+
+
+OWNER = {"owner": queue(guarantee=100), "lent": queue()}
+
+
+def _let_in(uid: str, where: str) -> Pod:
+    """The leader before has let it in with room there, and it is not bound; empty if it has passed its gate by."""
+    pod = Stage(OWNER).submit(uid, 100, queue="owner")
+    notes = {NAMES.charged: "owner", NAMES.promised: where} if where else {}
+    meta = replace(pod.metadata, annotations=pod.metadata.annotations | notes)
+    return replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=[]))
+
+
+def _found(*pods: Pod, nodes: Sequence[int] = (1,)) -> Stage:
+    """Another leader finds them, and one that would have the card by borrowing."""
+    stage = Stage(OWNER, nodes=nodes)
+    stage.submit("borrower", 100, queue="lent", user="other")
+    for pod in pods:
+        stage.see(pod)
+    return stage
+
+
+def _kept_for(stage: Stage) -> dict[str, str]:
+    """Whose room is on which node."""
+    return {promise.pod.metadata.uid: promise.node for promise in stage.desk.promises}
+
+
+def test_who_was_let_in_keeps_its_room_under_another_leader() -> None:
+    """Else a borrower would have it at once, and nobody goes for who has lost a turn."""
+    old = Stage(OWNER, nodes=(1,))
+    old.submit("p", 100, queue="owner")
+    assert old.round() == ["p"]
+    old.lift("p")
+    stage = _found(old.pods["p"])
+    assert stage.round() == []
+    (notice,) = map(stage.queues.notice, stage.queues.waiting())
+    assert "promised to 1 pod that is not bound yet" in notice.message
+    assert stage.desk.filter(stage.pods["p"], ["n0"], now=stage.now).nodes == ["n0"]
+
+
+def test_its_room_is_kept_before_kube_scheduler_is_answered() -> None:
+    """It may ask for another that has no gate before anybody was let in."""
+    stage = _found(_let_in("early", ""), _let_in("p", "n0 GPU-n0-0"))
+    stage.beat()
+    assert stage.desk.filter(stage.pods["early"], ["n0"], now=stage.now).nodes == []
+    assert _kept_for(stage) == {"p": "n0"}
+
+
+def test_who_has_lost_its_place_has_another_but_none_that_others_have_still() -> None:
+    """The oldest one's node is gone: it comes after those who are where they were."""
+    older, younger = _let_in("a", "n9 GPU-n9-0"), _let_in("b", "n0 GPU-n0-0")
+    assert _kept_for_after_a_round(older, younger, nodes=(1,)) == {"b": "n0"}
+    assert _kept_for_after_a_round(older, younger, nodes=(1, 1)) == {"a": "n1", "b": "n0"}
+
+
+def _kept_for_after_a_round(*pods: Pod, nodes: Sequence[int]) -> dict[str, str]:
+    stage = _found(*pods, nodes=nodes)
+    assert stage.round() == []
+    return _kept_for(stage)
+
+
+def test_room_on_a_node_that_is_silent_is_kept_once_it_is_heard() -> None:
+    """Nobody has led for a while, and no agent could say that it lives."""
+    stage = _found(_let_in("p", "n0 GPU-n0-0"))
+    stage.picture.lease_gone(NAMES.lease("n0"))
+    assert list(stage.queues.turns(stage.desk, now=stage.now)) == []
+    assert _kept_for(stage) == {}
+    assert stage.round(after=1.0) == []
+    assert _kept_for(stage) == {"p": "n0"}
+
+
+def test_who_is_not_asked_for_in_time_has_a_turn_at_once() -> None:
+    """It has lost nothing: kube-scheduler is to be woken, which gave up while nobody led."""
+    stage = _found(_let_in("p", "n0 GPU-n0-0"))
+    assert [stage.round(), stage.round(after=29.0), stage.round(after=1.0)] == [[], [], ["p"]]
+    assert stage.queues.register.lost_turns.missed_by("p") == 0
+
+
+def test_who_was_asked_for_and_is_not_bound_loses_its_turn() -> None:
+    """From then on it is as anybody's turn."""
+    stage = _found(_let_in("p", "n0 GPU-n0-0"))
+    assert stage.round() == []
+    assert stage.desk.filter(stage.pods["p"], ["n0"], now=stage.now).nodes == ["n0"]
+    assert stage.round(after=30.0) == ["borrower"]
+    assert stage.queues.register.lost_turns.missed_by("p") == 1
+
+
+def test_who_has_no_room_any_more_loses_its_turn() -> None:
+    """Somebody else is bound there."""
+    stage = Stage(OWNER, nodes=(1,))
+    stage.submit("there", 100, queue="lent")
+    assert stage.run() == ["there"]
+    stage.see(_let_in("p", "n0 GPU-n0-0"))
+    assert stage.round(after=1.0) == []
+    assert _kept_for(stage) == {}
+    assert stage.desk.filter(stage.pods["p"], ["n0"], now=stage.now).nodes == []
+    assert stage.queues.register.lost_turns.missed_by("p") == 1

@@ -49,6 +49,7 @@ class Rounds:
     def given_out(self, rooms: Rooms, *, now: float) -> Iterator[Turn]:
         """Let through whoever can be; each turn is to be carried out by the caller, who may stop asking at any time."""
         self._register.tell_time(now)
+        self._register.taking_over.keep_room(rooms, now=now)
         yield from self._untold_turns()
         if self._register.inside.under_way < MOST_AT_ONCE:
             yield from self._round(rooms, now=now)

@@ -31,7 +31,7 @@ from aliquot_scheduler.queues.lost.tries import Tries
 from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
-from aliquot_scheduler.queues.waiting.inside import Inside, Way
+from aliquot_scheduler.queues.waiting.inside import Inside
 from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 
@@ -77,7 +77,7 @@ class LostTurns:
         To be asked while it is in.
         """
         uid, inside = pod.metadata.uid, self._inside
-        if inside.way(uid) is Way.ADOPTED:
+        if inside.was_adopted(uid):
             self.found(uid, now=now)
         if inside.is_unasked(uid, now=now):
             # kube-scheduler did not come for it, so it lost nothing; it is to be woken.

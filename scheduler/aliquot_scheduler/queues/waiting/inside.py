@@ -3,7 +3,8 @@
 | state | from | ends when |
 |---|---|---|
 | through | its turn came, with room | it is bound; or its time is over |
-| adopted | found without a gate: another leader has let it in | kube-scheduler asks for it: through; its time is over |
+| adopted | found without a gate: another leader has let it in | room: kept; asked for: through; its time is over |
+| kept | adopted, and there was room, as before or elsewhere | asked for: through; its time is over |
 | bound | the watch says so | it has ended, or is gone |
 
 All of them are charged, none of them waits.
@@ -28,6 +29,7 @@ class Way(StrEnum):
 
     THROUGH = "through"
     ADOPTED = "adopted"
+    KEPT = "kept"
 
 
 class Inside:
@@ -74,13 +76,17 @@ class Inside:
         """How long room has been kept for somebody; for nothing if none was."""
         return max(0.0, now - self._until[uid] + PROMISE) if self.way(uid) is Way.THROUGH else 0.0
 
+    def was_adopted(self, uid: str) -> bool:
+        """Whether another leader has let somebody in, and kube-scheduler has not asked for it since."""
+        return self._ways.get(uid) in {Way.ADOPTED, Way.KEPT}
+
     def is_unasked(self, uid: str, *, now: float) -> bool:
         """Whether somebody was adopted, and the time is over in which kube-scheduler would have come by itself."""
-        return self._ways.get(uid) is Way.ADOPTED and self._until[uid] <= now
+        return self.was_adopted(uid) and self._until[uid] <= now
 
     def promised(self) -> list[Waiter]:
         """Those for whom room is kept."""
-        return [self.coming[uid] for uid, way in self._ways.items() if way is Way.THROUGH]
+        return [self.coming[uid] for uid, way in self._ways.items() if way is not Way.ADOPTED]
 
     def changed(self, pod: Pod) -> None:
         """What is known of a pod that is on its way."""
