@@ -18,6 +18,10 @@ struct claim {
  * long as it takes to give it back. */
 static pthread_mutex_t gap_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Of blocks that come into one granule the first has to charge it, and only then may the others give up their charges:
+ * else somebody else is given what they gave up, and the granule is charged past the limit for as long as they stay. */
+static pthread_mutex_t entry_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static CUresult might_have(int gpu, uint64_t bytes) {
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     return bytes > LARGEST_SIZE ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -42,30 +46,38 @@ static CUresult claim(struct claim *claim, uint64_t bytes) {
     return claim_on(claim, gpu_of_context(), bytes);
 }
 
-static CUresult give_back(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
+/* Others may have come into its granules meanwhile: those stay, and stay charged. */
+static CUresult give_back(int gpu, CUdeviceptr address, uint64_t bytes) {
     REAL(cuMemFree_v2)(address);
-    granules_leave(address, bytes);
-    account_release(claim->gpu, claim->charged);
+    account_release(gpu, granules_leave(address, bytes));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Bring the charge to what the block really took. */
-static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
+/* Bring the charge to what the block really took, also where that does not fit (false): it is there until it is given
+ * back. */
+static bool charge_taken(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
     bool (*ask)(int gpu, uint64_t more) = claim->in_gap ? account_charge : charge;
+    pthread_mutex_lock(&entry_lock);
     uint64_t took = granules_enter(address, bytes, claim->gpu);
-    if (took > claim->charged && !ask(claim->gpu, took - claim->charged)) return give_back(claim, address, bytes);
+    bool fits = took <= claim->charged || ask(claim->gpu, took - claim->charged);
+    if (!fits) account_charge_anyway(claim->gpu, took - claim->charged);
     if (took < claim->charged) account_release(claim->gpu, claim->charged - took);
-    struct claim all = {.gpu = claim->gpu, .charged = took};
+    pthread_mutex_unlock(&entry_lock);
+    return fits;
+}
+
+static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
+    if (!charge_taken(claim, address, bytes)) return give_back(claim->gpu, address, bytes);
     struct managed *managed = NULL;
     if (claim->taking && !managed_enter(claim->taking, (struct range){address, bytes, claim->gpu}, &managed))
-        return give_back(&all, address, bytes);
+        return give_back(claim->gpu, address, bytes);
     struct holding holding = {
         .kind = BLOCK,
         .value = address,
         .record = {.bytes = bytes, .context = current_context(), .extra = (uintptr_t)managed, .gpu = claim->gpu},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
-    CUresult refused = give_back(&all, address, bytes);
+    CUresult refused = give_back(claim->gpu, address, bytes);
     managed_leave(managed);
     return refused;
 }
@@ -174,6 +186,7 @@ void blocks_gone(const struct holding *block) {
 
 static void forget(void) {
     pthread_mutex_init(&gap_lock, NULL);
+    pthread_mutex_init(&entry_lock, NULL);
 }
 
 __attribute__((constructor)) static void prepare(void) {

@@ -352,6 +352,17 @@ def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> No
     assert container.peak == 1000 * MIB
 
 
+def test_a_block_that_is_given_back_leaves_the_charge_to_who_met_it_there(world: World) -> None:
+    """Whose block is entered into a granule while another's, that found no room, is given back: it is charged for it."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    for bytes_ in (996 * MIB - CONTEXT, MIB, 300_000):
+        assert tenant.ask(f"take linear {bytes_}") == "0"
+    assert tenant.ask("meet-in-granule 800000 600000").split() == ["0", OUT_OF_MEMORY, "0"]
+    assert container.account().processes[tenant.process.pid] == (998 * MIB,) == (container.used,)
+    assert container.peak == 1000 * MIB
+
+
 @pytest.mark.parametrize("way", ["linear", "managed"])
 def test_what_a_pool_has_in_store_gives_way_to_a_small_block(world: World, way: str) -> None:
     """Also where a granule that is charged has a gap, which the driver does not put the block into."""

@@ -32,4 +32,8 @@ void fake_pools_settle(void);
 /* A call that has done its work may come back late, and others get in between. */
 void fake_come_back_late(void);
 
+/* A call that is over may wait by a word: a test sees by it that the call has come (1), and lets it go on
+ * (2), or this one and all that follow (3). */
+void fake_come_when_told(_Atomic int *come);
+
 #endif

@@ -22,8 +22,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
+/* A block that was taken by flags which are a word to wait by, and that word: it is waited by again once it is freed. */
+static struct { _Atomic CUdeviceptr address; _Atomic int *come; } watched;
+
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    (void)flags;
+    _Atomic int *come = flags > 2 ? (_Atomic int *)(uintptr_t)flags : NULL;
     if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
     /* With FAKE_CUDA_MANAGED (apart) in granules of its own, whatever gaps others have. */
     const char *how = getenv("FAKE_CUDA_MANAGED");
@@ -31,6 +34,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
     CUdeviceptr taken = heap_take_managed(fake_gpu(), apart ? GRANULE_BYTES : bytes);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = taken;
+    if (come) watched.come = come, watched.address = taken;
+    fake_come_when_told(come);
     return CUDA_SUCCESS;
 }
 
@@ -42,7 +47,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
     if (!address || fake_pool_free(address) || fake_graph_free(address)) return CUDA_SUCCESS;
-    return heap_give(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!heap_give(address)) return CUDA_ERROR_INVALID_VALUE;
+    if (watched.address == address) {
+        watched.address = 0;
+        fake_come_when_told(watched.come);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {

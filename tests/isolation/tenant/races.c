@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct thief {
     pthread_t thread;
@@ -29,6 +30,51 @@ void race(const char *name, uint64_t bytes) {
     }
     for (int i = 0; i < 16; i++) pthread_join(thieves[i].thread, NULL), taken += thieves[i].taken;
     printf("%d\n", taken);
+}
+
+/* Who takes managed memory, and waits in the driver by a word. */
+struct waiter {
+    pthread_t thread;
+    CUdeviceptr address;
+    uint64_t bytes;
+    CUresult result;
+    _Atomic int *come;
+};
+
+static void *take_it(void *with) {
+    struct waiter *waiter = with;
+    CU(cuCtxSetCurrent)(context);
+    waiter->result = CU(cuMemAllocManaged)(&waiter->address, waiter->bytes, (unsigned)(uintptr_t)waiter->come);
+    return NULL;
+}
+
+static void await(const struct waiter *waiter) {
+    while (*waiter->come != 1) {}
+}
+
+static void take_and_wait(struct waiter *waiter) {
+    pthread_create(&waiter->thread, NULL, take_it, waiter);
+    await(waiter);
+}
+
+static void let_go(struct waiter *waiter) {
+    *waiter->come = 3;
+    pthread_join(waiter->thread, NULL);
+}
+
+/* Two blocks come into the same granule, and the one that is charged is entered while the other is given back. The words
+ * lie where 32 bits can say it. */
+void meet_in_granule(uint64_t charged, uint64_t squeezed) {
+    _Atomic int *words = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct waiter first = {.bytes = charged, .come = &words[0]};
+    struct waiter second = {.bytes = squeezed, .come = &words[1]};
+    take_and_wait(&first);
+    take_and_wait(&second);
+    *second.come = 2;
+    await(&second);
+    let_go(&first);
+    let_go(&second);
+    printf("%d %d %d\n", first.result, second.result, CU(cuMemFree_v2)(first.address));
 }
 
 struct mapper {

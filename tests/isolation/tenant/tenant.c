@@ -81,6 +81,7 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
     else if (strcmp(word, "info") == 0) info();
+    else if (sscanf(line, "meet-in-granule %llu %llu", &number, &other) == 2) meet_in_granule(number, other);
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
     else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
         take_while_changed(name, number, other);
