@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "devices.h"
 #include "holdings.h"
 #include "pace.h"
 #include "release.h"
@@ -44,7 +45,7 @@ static CUresult create_locked(int index, CUcontext *context, void *with, int cou
 
 static CUresult create(int index, CUcontext *context, void *with, int count, unsigned flags, CUdevice device) {
     int gpu = gpu_of_device(device);
-    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (gpu < 0) return device_refused(device);
     pthread_mutex_lock(&lock);
     CUresult result = create_locked(index, context, with, count, flags, device, gpu);
     pthread_mutex_unlock(&lock);
@@ -151,7 +152,7 @@ static CUresult retain(CUcontext *context, CUdevice device, int gpu) {
 
 static CUresult retain_primary(CUcontext *context, CUdevice device) {
     int gpu = gpu_of_device(device);
-    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (gpu < 0) return device_refused(device);
     pthread_mutex_lock(&lock);
     CUresult result = retain(context, device, gpu);
     pthread_mutex_unlock(&lock);
@@ -242,7 +243,7 @@ static CUresult create_green(CUgreenCtx *context, void *resources, CUdevice devi
 
 static CUresult take_green(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
     int gpu = gpu_of_device(device);
-    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (gpu < 0) return device_refused(device);
     pthread_mutex_lock(&lock);
     CUresult result = create_green(context, resources, device, flags, gpu);
     pthread_mutex_unlock(&lock);

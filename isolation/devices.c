@@ -9,21 +9,32 @@
 /* Of each device of the driver: the GPU's number plus two, or one for a GPU that was not granted; 0: not asked yet. */
 static _Atomic int known[MOST_DEVICES];
 
-static int find(CUdevice device) {
-    CUuuid uuid;
-    CUresult told = REAL(cuDeviceGetUuid_v2)(&uuid, device);
-    if (told != CUDA_SUCCESS) told = REAL(cuDeviceGetUuid)(&uuid, device);
-    if (told != CUDA_SUCCESS) return -1;
+static CUresult ask_uuid(CUuuid *uuid, CUdevice device) {
+    CUresult told = REAL(cuDeviceGetUuid_v2)(uuid, device);
+    return told == CUDA_SUCCESS ? told : REAL(cuDeviceGetUuid)(uuid, device);
+}
+
+static int find(const CUuuid *uuid) {
     for (uint32_t gpu = 0; gpu < limits->gpus; gpu++)
-        if (memcmp(limits->gpu[gpu].uuid, uuid.bytes, sizeof uuid.bytes) == 0) return (int)gpu;
+        if (memcmp(limits->gpu[gpu].uuid, uuid->bytes, sizeof uuid->bytes) == 0) return (int)gpu;
     return -1;
 }
 
 int gpu_of_device(int device) {
+    CUuuid uuid;
     if (device < 0 || device >= MOST_DEVICES) return -1;
     int seen = known[device];
-    if (seen == 0) known[device] = seen = find(device) + 2;
+    if (seen) return seen - 2;
+    /* Before cuInit, and after one that failed, it tells nothing, which is not to be remembered. */
+    if (ask_uuid(&uuid, device) != CUDA_SUCCESS) return -1;
+    known[device] = seen = find(&uuid) + 2;
     return seen - 2;
+}
+
+CUresult device_refused(CUdevice device) {
+    CUuuid uuid;
+    CUresult told = ask_uuid(&uuid, device);
+    return told == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : told;
 }
 
 /* 90 for compute capability 9.0; 0 where the driver does not tell. */

@@ -7,6 +7,9 @@
 #include "driver.h"
 #include "limits.h"
 
+/* What a call is answered whose device is no GPU of the slice's: that, or why the driver does not tell. */
+CUresult device_refused(CUdevice device);
+
 /* The GPU that a stream works on, or -1: its context's, whichever is current; of a default stream, the current one's. */
 int gpu_of_stream(CUstream stream);
 

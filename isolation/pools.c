@@ -171,7 +171,7 @@ static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     int gpu = -1;
     if (told.location.type == LOCATION_DEVICE) {
         gpu = gpu_of_device(told.location.id);
-        if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+        if (gpu < 0) return device_refused(told.location.id);
     }
     CUresult result = REAL(cuMemPoolCreate)(pool, &told);
     if (result != CUDA_SUCCESS || gpu < 0) return result;

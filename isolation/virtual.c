@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "bindings.h"
+#include "devices.h"
 #include "holdings.h"
 #include "imports.h"
 #include "sent.h"
@@ -124,7 +125,7 @@ static CUresult create(CUhandle *handle, size_t bytes, const CUmemAllocationProp
     CUmemAllocationProp told = *properties;
     if (told.location.type != LOCATION_DEVICE) return REAL(cuMemCreate)(handle, bytes, &told, flags);
     int gpu = gpu_of_device(told.location.id);
-    if (gpu < 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (gpu < 0) return device_refused(told.location.id);
     uint64_t claimed = TO_GRANULES(bytes);
     if (bytes > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
     handles_lock();

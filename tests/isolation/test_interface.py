@@ -16,7 +16,7 @@ from support.isolation import CALLING, MIB, ROOT, SOURCES, Built, World, gpu_uui
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
-NOT_READY, NOT_SUPPORTED, NOT_FOUND = 802, 801, 500
+NOT_READY, NOT_SUPPORTED, NOT_FOUND, NOT_INITIALIZED = 802, 801, 500, 3
 OUT_OF_MEMORY = "2"
 FIRST_ANSWER = 50_000
 GIVES = re.compile("Alloc|Create|Retain|Load|Instantiate|Upload|Import|Map|Multicast|Open|SetLimit|Launch")
@@ -184,6 +184,21 @@ def test_no_version_is_so_old_that_the_drivers_own_is_answered(world: World, sym
     """A function of ours that is asked for by a version from before all of its variants is not found."""
     tenant = world.container(memory_mib=1000).run().started()
     assert tenant.ask(f"lookup {symbol} 1000 0").split()[0] == str(NOT_FOUND)
+
+
+def test_who_asks_before_the_driver_is_begun_with_is_told_so(world: World) -> None:
+    """By the driver's own word, and not that there is no such device."""
+    tenant = world.container(memory_mib=1000).run()
+    assert tenant.ask("too-early").split() == [str(NOT_INITIALIZED)] * 4
+
+
+@pytest.mark.parametrize("line", ["too-early", "call cuMemPrefetchAsync", "call cuMemAdvise", "call cuDeviceGraphMemTrim"])
+def test_a_device_is_known_once_the_driver_is_begun_with(world: World, line: str) -> None:
+    """Whatever was called before."""
+    tenant = world.container(memory_mib=1000).run()
+    tenant.ask(line)
+    assert tenant.ask("start") == "0"
+    assert tenant.ask(f"take linear {MIB}") == "0"
 
 
 def test_without_limits_there_is_no_gpu(world: World) -> None:

@@ -69,7 +69,8 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 }
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
-    if (!world || device < 0 || device >= (int)world->gpus) return CUDA_ERROR_INVALID_DEVICE;
+    if (!world) return CUDA_ERROR_NOT_INITIALIZED;
+    if (device < 0 || device >= (int)world->gpus) return CUDA_ERROR_INVALID_DEVICE;
     memset(uuid, 0xA0, sizeof *uuid);
     uuid->bytes[15] = (unsigned char)device;
     return CUDA_SUCCESS;

@@ -51,6 +51,17 @@ static void call(const char *name) {
     printf("%d\n", called(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
 }
 
+/* Before the driver was begun with. */
+static void ask_too_early(void) {
+    CUmemAllocationProp of_handle = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    CUmemPoolProps of_pool = {.type = 1, .location = {.type = LOCATION_DEVICE}};
+    CUcontext made;
+    CUhandle handle;
+    CUmemoryPool pool;
+    printf("%d %d %d %d\n", CU(cuDevicePrimaryCtxRetain)(&made, 0), CU(cuCtxCreate_v2)(&made, 0, 0),
+           CU(cuMemCreate)(&handle, 1 << 21, &of_handle, 0), CU(cuMemPoolCreate)(&pool, &of_pool));
+}
+
 static bool obey(const char *line) {
     char word[64], name[256];
     unsigned long long number = 0, other = 0, third = 0;
@@ -81,6 +92,7 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
     else if (strcmp(word, "info") == 0) info();
+    else if (strcmp(word, "too-early") == 0) ask_too_early();
     else if (sscanf(line, "meet-in-granule %llu %llu", &number, &other) == 2) meet_in_granule(number, other);
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
     else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
