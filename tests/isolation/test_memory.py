@@ -353,7 +353,7 @@ def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> No
 
 
 def test_a_block_that_is_given_back_leaves_the_charge_to_who_met_it_there(world: World) -> None:
-    """Whose block is entered into a granule while another's, that found no room, is given back: it is charged for it."""
+    """Whose block is entered into a granule while another's is given back, for want of room, is charged for it."""
     container = world.container(memory_mib=1000)
     tenant = container.run().started()
     for bytes_ in (996 * MIB - CONTEXT, MIB, 300_000):
