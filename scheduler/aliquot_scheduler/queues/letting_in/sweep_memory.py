@@ -8,7 +8,7 @@
 | what all are due (`known_dues.py`) | a second is over |
 | shapes that no card was found for, here | cards change, or others are kept |
 | nodes that are kept for heads, here | they are let in, gone, or owed no more; they count while heads hold others up |
-| whose nodes somebody took over who comes before them (`standing_behind.py`), here | that one is let in or gone |
+| whose nodes somebody took over who comes before them (`standing_behind.py`), here | that one is in, gone or kept out |
 
 Other queues or hardware end all but patience and the nodes.
 """

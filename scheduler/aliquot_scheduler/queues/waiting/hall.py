@@ -124,7 +124,7 @@ class Hall:
         for queue in sorted({spot.queue for spot in self.musters.of(gang)} & self.lines.keys()):
             line = self.lines[queue]
             for first in line.firsts_of(gang):
-                if line.gathered(first) < books.runs.still_needed(first):
+                if not line.is_whole(first, runs=books.runs):
                     yield from line.mates(first)
 
     def _sort_anew(self, gang: GangKey, *, books: Books) -> None:
