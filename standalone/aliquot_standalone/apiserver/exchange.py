@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from .failures import bad_request
 from .logs import LogWish
 from .watching import Notice, Watch
 
@@ -26,6 +27,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def flag(self, name: str) -> bool:
         """Tell whether a query parameter says yes."""
         return self.query.get(name, "").lower() in {"1", "true", "t"}
+
+    def number(self, name: str) -> int | None:
+        """Read a query parameter that is a number, if it is there."""
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        if not text.isdecimal() or not text.isascii() or len(text) > 18:  # noqa: PLR2004 - beyond 63 bits
+            raise bad_request(f'Invalid value: "{text}" of {name}: must be a number, 0 or more')
+        return int(text)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

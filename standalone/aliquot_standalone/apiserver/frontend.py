@@ -17,7 +17,7 @@ from .definitions import follow_definitions
 from .discovery import AGGREGATED, VERSION, discover, discover_all, wants_all_at_once
 from .exchange import Answer, Log, Request, Result
 from .failures import ApiError, bad_request, method_not_allowed, no_such_page
-from .logs import log_wish
+from .log_requests import log_wish
 from .managers import Manager, manager_of
 from .openapi import openapi
 from .reading import Reader, check_accept

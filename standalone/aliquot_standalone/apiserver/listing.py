@@ -45,19 +45,9 @@ def _read_token(text: str) -> _Token:
         raise bad_request("continue key is not valid") from error
 
 
-def read_number(request: Request, name: str) -> int | None:
-    """Read a query parameter that is a number, if it is there."""
-    text = request.query.get(name, "")
-    if not text:
-        return None
-    if not text.isdecimal() or not text.isascii() or len(text) > 18:  # noqa: PLR2004 - beyond 63 bits
-        raise bad_request(f'Invalid value: "{text}" of {name}: must be a number, 0 or more')
-    return int(text)
-
-
 def list_page(api: Api, target: Target, request: Request, *, selection: Selection) -> Page:
     """Give the page that a request asks for."""
-    limit = read_number(request, "limit") or 0
+    limit = request.number("limit") or 0
     token = _token_of(request, target=target, newest=api.store.version, limit=limit)
     version = None if token.version in {_ANY_INSTANT, api.store.version} else token.version
     try:
@@ -78,7 +68,7 @@ def list_page(api: Api, target: Target, request: Request, *, selection: Selectio
 
 
 def _token_of(request: Request, *, target: Target, newest: int, limit: int) -> _Token:
-    version = read_number(request, "resourceVersion")
+    version = request.number("resourceVersion")
     match = request.query.get("resourceVersionMatch", "")
     if text := request.query.get("continue", ""):
         if version:

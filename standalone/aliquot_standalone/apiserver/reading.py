@@ -10,7 +10,7 @@ import msgspec
 from . import presenting, tables
 from .exchange import Answer, Stream
 from .failures import ApiError, forbidden_field, invalid, not_acceptable
-from .listing import list_page, read_number
+from .listing import list_page
 from .watching import Notice
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Reader:
     def watch(self, target: Target, request: Request, *, now: float) -> Stream:
         """Begin a watch, where the client left off or with all that is there."""
         selection = self.selection(target, request)
-        after = read_number(request, "resourceVersion")
+        after = request.number("resourceVersion")
         opening_wanted = _wants_opening(target, request, after=after)
         resource, newest = target.resource, self._api.store.version
         bookmarks, as_table = request.flag("allowWatchBookmarks"), table_version(request.accept)
@@ -111,7 +111,7 @@ class Reader:
             watch=watch,
             render=render,
             bookmark=bookmark if bookmarks else None,
-            timeout=read_number(request, "timeoutSeconds") or None,
+            timeout=request.number("timeoutSeconds") or None,
         )
 
 
