@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes.client import Configuration
 
+from aliquot_kube.credentials import Credentials
+from aliquot_kube.plain import PlainServer, PlainTransport
+from aliquot_kube.questions import PieceTransport
 from aliquot_standalone.kubelet.settings import Folders
 from support.fake_nvml import FakeNvml, build_library
 from support.gpu_contract import MODELS
+from support.kube_ways import WAYS, Connect
 from support.kubelets import short_folders
 from support.pipes import Pipe
 from support.pod_board import PodBoard
+from support.scripted_http import ScriptedServer
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +67,20 @@ def pipe(folders: Folders) -> Iterator[Callable[[str], Pipe]]:
             return made
 
         yield make
+
+
+@pytest.fixture(params=[*WAYS, "plain"])
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Make transports to scripted servers, closed at the end: of all ways, which keep one contract."""
+    made: list[PieceTransport] = []
+
+    def to(server: ScriptedServer) -> PieceTransport:
+        if request.param == "plain":
+            made.append(PlainTransport(PlainServer(url=server.url)))
+        else:
+            made.append(WAYS[request.param](Credentials(lambda: Configuration(host=server.url))))
+        return made[-1]
+
+    yield to
+    for transport in made:
+        await transport.close()
