@@ -106,10 +106,6 @@ FAULTS: tuple[type[Table], ...] = (Table, Lagging, Refused, DiesDeciding, DiesEv
 # What a leader that begins can't know: there the tables are not what comes of it, and docs/preemption.md says so.
 UNKNOWN: Mapping[tuple[type[Table], str], str] = {
     (DiesEvicting, "a group that would be below its minimum goes as a whole"): "that one of a group went for another",
-    # Room is kept for two minutes then, and the table has others come first.
-    (DiesEvicting, "pods are moved where each has a place again, and nobody where one of them has none"): (
-        "when one has gone in whose place another is to come"
-    ),
 }
 
 

@@ -1,7 +1,9 @@
 """Moves pods for one that waits: whom the queues would let in, and who finds no card free in one piece but in several.
 
 It pays once the one that waits has waited for as much (percent of GPU times seconds) as is lost by the moves: so no
-more is ever lost than was waited for already. One plan at a time, and none while room is being made for owners.
+more is ever lost than was waited for already. One plan at a time, and none while room is being made for owners. Of a
+plan that was cut off when some had gone (its leader died, or one was kept) the rest is decided anew for the same one:
+else it would wait until nobody keeps room any more for those who went.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ class Helping:
     def anything(self, *, now: float) -> bool:
         """Whether somebody may be helped."""
         register, allowed = self._queues.register, self._allowance.at(now)
-        if not allowed or register.books.ledger.tree.queueless or is_anybody_on_the_way(register):
+        if not allowed or register.books.ledger.tree.queueless:
+            return False
+        if is_anybody_on_the_way(register) and not self._cut_off():
             return False
         self._vain = {uid: until for uid, until in self._vain.items() if until > now}
         if register.cards is not self._cards:
@@ -68,6 +72,13 @@ class Helping:
             self._prices.clear()
         self._prices = {number: price for number, price in self._prices.items() if price.until > now}
         return any(True for _ in self._queues_that_wait(now))
+
+    def _cut_off(self) -> str:
+        """For whom some have gone by a plan of which no more is carried out (its UID), if for one alone."""
+        register = self._queues.register
+        whose = {refuge.whose for refuge in register.refuges if not refuge.drains}
+        is_one = len(whose) == 1 and not register.refuges.draining() and not len(register.clearings)
+        return whose.pop() if is_one else ""
 
     def decide(self, look: Look) -> Sequence[Clearing]:
         """Decide for one of them at the most."""
@@ -133,7 +144,7 @@ class Helping:
         return [head for head in heads if head.first.uid not in register.showings.shown]
 
     def _may_ask(self, candidate: Candidate, *, now: float) -> bool:
-        if candidate.uid in self._vain:
+        if candidate.uid in self._vain or (len(self._queues.register.refuges) and candidate.uid != self._cut_off()):
             return False
         price = self._prices.get(candidate.number)
         if price is not None and self._waited(candidate, now=now) < price.lost:

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from aliquot_scheduler.queues.room.recalling import drained_said, words_for, words_left, words_of_drained
-from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES
+from support.queue_scenarios import Step
 from support.queue_stage import queue
-from support.reclaim_stage import ReclaimStage
+from support.reclaim_stage import ReclaimStage, begun
 
 replace = msgspec.structs.replace
 
@@ -21,6 +21,8 @@ QUEUES = {"blue": queue(), "red": queue(), "first": queue(priority=1)}
 APART = {"placement": "spread"}
 # So long a whole card waits until it pays to move a half that has run for ten hours.
 LONG = 60_000.0
+# For two whole cards that is long enough to move small ones, and for a leader that begins while it keeps their room.
+SOON = 100.0
 
 
 def moving() -> tuple[ReclaimStage, str]:
@@ -47,9 +49,9 @@ def say(stage: ReclaimStage, words: str, *, whose: str = "whole") -> None:
     stage.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
 
 
-def next_leader(before: ReclaimStage, specs: dict[str, QueueSpec] | None = None) -> ReclaimStage:
+def next_leader(before: ReclaimStage, *, nodes: tuple[int, ...] = (2,), moves_per_hour: int = 10) -> ReclaimStage:
     """It sees all pods that are there; what the one before has only thought is lost."""
-    stage = ReclaimStage(specs or QUEUES, nodes=(2,), moves_per_hour=10)
+    stage = ReclaimStage(QUEUES, nodes=nodes, moves_per_hour=moves_per_hour)
     stage.now = before.now
     stage.beat()
     for pod in before.pods.values():
@@ -110,6 +112,52 @@ def test_for_one_that_was_not_asked_yet_nothing_is_kept() -> None:
     stage.submit("other", 50, queue="first")
     assert stage.run(after=1.0) == ["other"]
     assert stage.evict() == []
+
+
+def cut_off() -> tuple[ReclaimStage, str]:
+    """Two are moved for one that wants two cards whole, and the leader dies when one has gone; which that is."""
+    stage = ReclaimStage(QUEUES, nodes=(4,), moves_per_hour=10)
+    stage.consolidate()
+    stage.consolidate(after=3_600.0)
+    for number in range(4):
+        stage.submit_made(f"small{number}", 5, by=f"job{number}", queue="blue", notes=APART)
+        stage.run(after=1.0)
+    begun(stage, Step(ran=["blue"], held={}))
+    stage.submit("whole", 200, queue="red")
+    stage.run()
+    gone, _ = stage.consolidate(after=2 * SOON)
+    (clearing,) = stage.queues.register.clearings
+    (place,) = clearing.places
+    say(stage, words_for(clearing, place, refuges=stage.queues.register.refuges.of("whole")))
+    stage.leave(gone)
+    stage.gone(gone)
+    stage = next_leader(stage, nodes=(4,), moves_per_hour=3_600)
+    stage.run()
+    stage.decide()
+    # Its moves grow from nothing.
+    stage.consolidate()
+    return stage, gone
+
+
+def test_a_plan_that_was_cut_off_is_completed_while_room_is_kept_for_who_has_gone() -> None:
+    """Nobody waits until that is kept no more; and whoever comes in the place of the first has its room."""
+    stage, gone = cut_off()
+    (second,) = stage.consolidate(after=SOON)
+    assert stage.evict() == [second]
+    stage.gone(second)
+    assert stage.run(after=1.0) == ["whole"]
+    again(stage, gone, compute=5)
+    assert stage.run(after=1.0) == ["again"]
+
+
+def test_nobody_else_has_others_moved_while_a_plan_was_cut_off() -> None:
+    """One plan at a time, though the one for whom it was has been deleted."""
+    stage, _ = cut_off()
+    stage.gone("whole")
+    stage.submit("other", 200, queue="red")
+    stage.run(after=1.0)
+    assert len(stage.queues.register.refuges) == 1
+    assert stage.consolidate(after=SOON) == []
 
 
 def test_once_the_one_that_waited_is_bound_the_next_leader_keeps_it_still() -> None:
