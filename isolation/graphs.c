@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "graph_nodes.h"
-#include "graphs_core.h"
+#include "graph_shares.h"
 #include "holdings.h"
 #include "pace.h"
 #include "tails.h"
@@ -15,43 +15,10 @@
 /* Around what the driver does with a graph's memory and what is noted of it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory memory[MOST_GPUS];
-/* How often what is noted of graphs has been changed: who looked without the lock looks again if it was meanwhile. */
-static _Atomic uint64_t changes;
-
-/* What a graph allocates on one of the slice's GPUs is held by a number of its own, for no two graphs are so near. */
-static uint64_t part_of(CUgraphExec exec, int gpu) {
-    return (uintptr_t)exec + (uint64_t)gpu;
-}
 
 /* The slice's GPUs; none where its limits could not be read, and then no driver is there to answer either. */
 static int gpus_here(void) {
     return limits ? (int)limits->gpus : 0;
-}
-
-static bool note(CUgraphExec exec, const uint64_t asks[MOST_GPUS]) {
-    bool noted = true;
-    for (int gpu = 0; noted && gpu < gpus_here(); gpu++) {
-        struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = {.bytes = asks[gpu], .gpu = gpu}};
-        noted = !asks[gpu] || holdings_add(part);
-    }
-    changes++;
-    return noted;
-}
-
-static struct graph_share share_of(const struct record *record) {
-    return (struct graph_share){.asks = record->bytes, .has = record->extra, .forgot = record->references};
-}
-
-static void write_share(struct record *record, void *with) {
-    const struct graph_share *share = with;
-    record->extra = share->has;
-    record->references = share->forgot;
-}
-
-static void forget_graph(CUgraphExec exec) {
-    struct holding part;
-    for (int gpu = 0; gpu < gpus_here(); gpu++) holdings_take(EXEC, part_of(exec, gpu), &part);
-    changes++;
 }
 
 static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
@@ -59,8 +26,8 @@ static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
     if (result != CUDA_SUCCESS) return result;
     bool told = graph_asks(graph, asks);
     pthread_mutex_lock(&lock);
-    bool noted = told && note(*exec, asks);
-    if (!noted) forget_graph(*exec);
+    bool noted = told && graph_note(*exec, asks);
+    if (!noted) graph_forget(*exec);
     pthread_mutex_unlock(&lock);
     if (!noted) REAL(cuGraphExecDestroy)(*exec);
     return noted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,25 +73,6 @@ static void refresh(int gpu) {
     graph_told(&memory[gpu], settle(gpu, 0));
 }
 
-/* A graph that is about to be launched or uploaded, by GPU. */
-struct asking {
-    struct graph_share share[MOST_GPUS];
-    uint64_t claimed[MOST_GPUS], as_of; /* so many changes */
-};
-
-/* False if it is a graph that allocates nothing. */
-static bool find(CUgraphExec exec, struct asking *asking) {
-    bool any = false;
-    asking->as_of = changes;
-    for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        struct holding part = {0};
-        bool known = holdings_find(EXEC, part_of(exec, gpu), &part);
-        asking->share[gpu] = share_of(&part.record);
-        any = any || known;
-    }
-    return any;
-}
-
 static void let_go(struct asking *asking) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) account_release(gpu, asking->claimed[gpu]);
 }
@@ -146,7 +94,7 @@ static bool claim(struct asking *asking) {
     return true;
 }
 
-static void enter(CUgraphExec exec, struct asking *asking, bool done) {
+static void enter(struct asking *asking, bool done) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
         if (!asking->claimed[gpu]) continue;
         uint64_t now = settle(gpu, asking->claimed[gpu]);
@@ -155,18 +103,17 @@ static void enter(CUgraphExec exec, struct asking *asking, bool done) {
             continue;
         }
         graph_launched(&memory[gpu], &asking->share[gpu], now);
-        holdings_change(EXEC, part_of(exec, gpu), write_share, &asking->share[gpu]);
-        changes++;
+        graph_keep(asking, gpu);
     }
 }
 
 static CUresult call_once(int index, CUgraphExec exec, CUstream stream, struct asking *asking) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    if (asking->as_of != changes) find(exec, asking);
+    graph_ask_anew(asking);
     if (claim(asking)) {
         result = REAL_AS(index, cuGraphLaunch)(exec, stream);
-        enter(exec, asking, result == CUDA_SUCCESS);
+        enter(asking, result == CUDA_SUCCESS);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -194,16 +141,16 @@ static bool ends(CUstream stream, bool per_thread) {
 /* A graph that runs keeps its memory. The driver would give it to the next one in its stream; so where no room is left,
  * that one waits until the stream's are done, and what they had is given back. */
 static CUresult call(int index, CUgraphExec exec, CUstream stream) {
-    struct asking asking;
-    if (!find(exec, &asking)) return REAL_AS(index, cuGraphLaunch)(exec, stream);
-    CUresult result = call_once(index, exec, stream, &asking);
+    struct asking *asking = graph_asking(exec);
+    if (!asking->allocates) return REAL_AS(index, cuGraphLaunch)(exec, stream);
+    CUresult result = call_once(index, exec, stream, asking);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-    make_room(&asking);
-    result = call_once(index, exec, stream, &asking);
+    make_room(asking);
+    result = call_once(index, exec, stream, asking);
     bool per_thread = index == F_cuGraphLaunch_ptsz || index == F_cuGraphUpload_ptsz;
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !ends(stream, per_thread)) return result;
-    make_room(&asking);
-    return call_once(index, exec, stream, &asking);
+    make_room(asking);
+    return call_once(index, exec, stream, asking);
 }
 
 /* An upload takes the memory that the nodes ask for, as a launch does: it is made by itself, when that is known. */
@@ -262,7 +209,7 @@ EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
     /* One step, or what was noted of another thread's new graph in the same place would be forgotten. */
     pthread_mutex_lock(&lock);
     CUresult result = REAL(cuGraphExecDestroy)(exec);
-    if (result == CUDA_SUCCESS) forget_graph(exec);
+    if (result == CUDA_SUCCESS) graph_forget(exec);
     pthread_mutex_unlock(&lock);
     return result;
 }

@@ -45,6 +45,10 @@ LEGAL = {
         *[f"graph-make 1 {{big}} {INSIDE} 20000", "graph-launch 0 0", "graph-end 0"],
         *[f"graph-make 1 {{big}} {INSIDE} 0", "graph-launch 1 0", "graph-launch 1 0"],
     ],
+    "in the place of one that took nothing": [
+        *[f"graph-make 0 0 {NEVER} 0", "graph-launch 0 0", "graph-end 0", "graph-trim"],
+        *[f"graph-make 1 {{big}} {INSIDE} 0", "graph-launch 1 0", "graph-launch 1 0"],
+    ],
     "uploaded one after the other": [
         *[f"graph-make 1 {{half}} {INSIDE} 0"] * 8,
         *[f"graph-upload {graph} 0" for graph in range(8)],

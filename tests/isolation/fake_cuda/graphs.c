@@ -45,6 +45,7 @@ struct driver_exec {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUgraphExec execs;
+static CUgraphExec vacant; /* the last one that ended for good: the next one lies where it was */
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
     (void)flags;
@@ -143,8 +144,11 @@ static void add_place(CUgraphExec exec, const struct place *place) {
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
-    CUgraphExec made = calloc(1, sizeof *made);
-    made->frees = flags & INSTANTIATE_AUTO_FREE;
+    pthread_mutex_lock(&lock);
+    CUgraphExec made = vacant ? vacant : malloc(sizeof *made);
+    vacant = NULL;
+    pthread_mutex_unlock(&lock);
+    *made = (struct driver_exec){.frees = flags & INSTANTIATE_AUTO_FREE};
     for (CUgraphNode node = graph->nodes; node; node = node->next) made->ns += node->ns;
     for (struct place *place = graph->places; place; place = place->next) add_place(made, place);
     pthread_mutex_lock(&lock);
@@ -295,7 +299,8 @@ static void free_exec(CUgraphExec exec) {
         next = place->next;
         free(place);
     }
-    free(exec);
+    free(vacant);
+    vacant = exec;
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {

@@ -1,0 +1,33 @@
+/* What is noted of each graph that allocates: what it asks for of each of the slice's GPUs, and what it has. */
+#ifndef ALIQUOT_GRAPH_SHARES_H
+#define ALIQUOT_GRAPH_SHARES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver.h"
+#include "graphs_core.h"
+#include "limits.h"
+
+/* A graph that is about to be launched or uploaded, by GPU. */
+struct asking {
+    CUgraphExec exec;
+    bool allocates;
+    uint64_t as_of; /* so many changes of what is noted */
+    struct graph_share share[MOST_GPUS];
+    uint64_t claimed[MOST_GPUS];
+};
+
+/* Of a new graph; false if this process is out of memory itself. And of one that is gone. */
+bool graph_note(CUgraphExec exec, const uint64_t asks[MOST_GPUS]);
+void graph_forget(CUgraphExec exec);
+
+/* As it was noted when last looked at without a lock; and now, by whoever changes nothing meanwhile. It is the calling
+ * thread's until it asks for another one. */
+struct asking *graph_asking(CUgraphExec exec);
+void graph_ask_anew(struct asking *asking);
+
+/* What it has on that GPU has changed. */
+void graph_keep(const struct asking *asking, int gpu);
+
+#endif
