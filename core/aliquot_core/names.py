@@ -166,6 +166,12 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         """Annotation: `node`, `nvlink` or `spread`."""
         return self.of("group-topology")
 
+    # --- what operators write on namespaces --------------------------------------------------------------------------
+    @property
+    def ways_round(self) -> str:
+        """Label: what happens there to pods that go round Aliquot; `allow` exempts it, as what runs the cluster."""
+        return self.of("ways-round")
+
     # --- what operators write on nodes -------------------------------------------------------------------------------
     @property
     def degraded_gpus(self) -> str:

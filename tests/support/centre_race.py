@@ -116,7 +116,9 @@ class Trial:
         for pod in pods:
             self.desk.pod_seen(pod)
             self.turns.pod_seen(pod)
-        self.binder = Binder(desk=self.desk, means=means(api, clock=self.clock), charged_in=self.turns.charged_in)
+        self.binder = Binder(
+            desk=self.desk, means=means(api, clock=self.clock), charged_in=self.turns.charged_in, labels_of=lambda _: {}
+        )
 
     def leap(self, seconds: float) -> None:
         """Let so much time pass; the agent beats on."""

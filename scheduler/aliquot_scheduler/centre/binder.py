@@ -33,7 +33,7 @@ from aliquot_scheduler.centre.tidings import Tidings
 from aliquot_scheduler.deciding.desk import Desk
 from aliquot_scheduler.deciding.promises import Ended, Promise
 from aliquot_scheduler.extender.decisions import Filtered
-from aliquot_scheduler.extender.preempting import spared
+from aliquot_scheduler.extender.preempting import runs_the_cluster, spared
 from aliquot_scheduler.queues.telling.notices import Notice
 
 log = logging.getLogger(__name__)
@@ -74,11 +74,16 @@ class Binder:
         *,
         desk: Desk,
         charged_in: Callable[[str], str],
+        labels_of: Callable[[str], Mapping[str, str]],
         means: Means,
     ) -> None:
-        """`charged_in` says which queue is charged with a pod (by its UID), if queues count."""
+        """`charged_in` says which queue is charged with a pod (by its UID), if queues count.
+
+        `labels_of` tells the labels of a namespace by its name.
+        """
         self._desk = desk
         self._charged_in = charged_in
+        self._labels_of = labels_of
         self._client = means.client
         self._clock = means.clock
         self._events = means.events
@@ -112,10 +117,15 @@ class Binder:
             return self._desk.prioritize_plain(pod, nodes)
 
     def preempt(self, pod: Pod, offered: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """Nobody for slices, and nobody who has one: kube-scheduler would evict across tenants, by priority alone."""
+        """Nobody for slices, and nobody who has one: kube-scheduler would evict across tenants, by priority alone.
+
+        For what runs the cluster whom it has found.
+        """
         if self._why_not():
             self.preemptions_refused[WhyNobody.BLIND] += 1
         self._check()
+        if runs_the_cluster(pod, labels=self._labels_of(pod.metadata.namespace), names=self._names):
+            return {node: list(victims) for node, victims in offered.items()}
         left = spared(pod, offered, pods=self._desk.pods, names=self._names)
         if not left:
             self._offered_nobody(pod, nodes=len(offered))

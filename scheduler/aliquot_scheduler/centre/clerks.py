@@ -78,7 +78,7 @@ class Clerks:
             means=means, grace=settings.over_use_grace, evictions=evictions, word=self.over_use_words.word
         )
         self.by_priority = EvictionsByPriority(means=means, led_until=led_until)
-        in_vain = NominatedInVain(means=means, pods=lambda: watches.pods.objects)
+        in_vain = NominatedInVain(means=means, pods=lambda: watches.pods.objects, labels_of=watches.labels_of)
         # Else whom kube-scheduler chooses goes.
         self.in_vain = in_vain if settings.evictions_denied else None
         self.nodes = NodeTeller(picture=picture, means=means)

@@ -29,10 +29,12 @@ _NAMED = 3
 class NominatedInVain:
     """Knows who is nominated; `run` tells each once of each node."""
 
-    def __init__(self, *, means: Means, pods: Callable[[], Mapping[str, Pod]]) -> None:
-        """`pods` are all there are."""
+    def __init__(
+        self, *, means: Means, pods: Callable[[], Mapping[str, Pod]], labels_of: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        """`pods` are all there are; `labels_of` tells the labels of a namespace by its name."""
         self._clock, self._events, self._names = means.clock, means.events, means.names
-        self._why_not, self._pods = means.why_not, pods
+        self._why_not, self._pods, self._labels_of = means.why_not, pods, labels_of
         # By UID: the last word on each, and since when it is nominated for that node.
         self._nominated: dict[str, tuple[Pod, float]] = {}
         self._told: dict[str, set[str]] = {}
@@ -78,12 +80,15 @@ class NominatedInVain:
         uid, node = pod.metadata.uid, pod.status.nominated_node_name
         if pod.spec.node_name or pod.ended:
             self._gone(pod)
-        elif not node or asks(pod, names=self._names) or runs_the_cluster(pod, names=self._names):
+        elif not node or asks(pod, names=self._names) or self._runs_the_cluster(pod):
             self._nominated.pop(uid, None)
         else:
             before, since = self._nominated.get(uid, (pod, self._clock.monotonic()))
             same = before.status.nominated_node_name == node
             self._nominated[uid] = pod, since if same else self._clock.monotonic()
+
+    def _runs_the_cluster(self, pod: Pod) -> bool:
+        return runs_the_cluster(pod, labels=self._labels_of(pod.metadata.namespace), names=self._names)
 
     def _gone(self, pod: Pod) -> None:
         self._nominated.pop(pod.metadata.uid, None)

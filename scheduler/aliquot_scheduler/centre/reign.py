@@ -103,8 +103,9 @@ class Reign:
             aside=aside,
             led_until=led_until,
         )
-        self.for_the_cluster = ForTheCluster(means=means)
-        self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in)
+        labels_of = self._watches.labels_of
+        self.for_the_cluster = ForTheCluster(means=means, pods=lambda: self.pods, labels_of=labels_of)
+        self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in, labels_of=labels_of)
         self.gatekeeper = Gatekeeper(desk=self.desk, turns=self.turns, means=means)
         self.replanter = Replanter(read=self._read_changed_queues, clock=clock)
         self._subscribe()
@@ -124,6 +125,7 @@ class Reign:
         self.desk.tell_time(self._clock.monotonic())
         watches.queues.subscribe(watched("queue", self._queue_changed))
         watches.namespaces.subscribe(watched("namespace", self._namespace_changed))
+        watches.namespaces.subscribe(watched("namespace", self.for_the_cluster.namespace_changed))
         watches.nodes.subscribe(watched("node", self._node_changed))
         watches.pods.subscribe(watched("pod", self._pod_changed))
         watches.pods.subscribe(watched("pod", self.clerks.over_use.pod_changed))

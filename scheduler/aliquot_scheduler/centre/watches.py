@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aliquot_core.backoff import Random
@@ -35,6 +36,11 @@ class Watches:
         self.leases = Mirror[Lease](**following, resource=LEASES, namespace=names.namespace, silence=silent)
         self.queues = Mirror[Queue](**following, resource=queues_of(names), may_be_absent=True)
         self.namespaces = Mirror[Namespace](**following, resource=NAMESPACES)
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """What is written on a namespace, as far as it is known."""
+        known = self.namespaces.objects.get(namespace)
+        return known.metadata.labels if known else {}
 
     def freshness(self) -> dict[str, Freshness]:
         """How old our knowledge is, by what it is of."""

@@ -1,20 +1,23 @@
 """Whom kube-scheduler may evict by itself, by priority alone: said here, for all who answer, refuse or tell of it.
 
 Whoever has slices goes for others by queues only, across tenants and priorities. This knows of pods what they ask and
-who they are; who may go for whom by queues is `reclaim/`.
+whose they are; who may go for whom by queues is `reclaim/`. What runs the cluster is told by the namespace alone: the
+classes system-cluster-critical and system-node-critical anybody may give to a pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import asks
 
-_SYSTEM = "kube-system"
-# Of system-cluster-critical and system-node-critical; Kubernetes lets nobody make a class so high.
-_LEAST_CRITICAL = 2_000_000_000
+SYSTEM: Final = "kube-system"
+# What an operator says of a namespace by its label `ways-round`, as the chart's policies read it.
+EXEMPT: Final = "allow"
+NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def goes_by_priority(pod: Pod, *, names: Names) -> bool:
@@ -22,9 +25,17 @@ def goes_by_priority(pod: Pod, *, names: Names) -> bool:
     return not asks(pod, names=names)
 
 
-def runs_the_cluster(pod: Pod, *, names: Names) -> bool:
-    """Whether kube-scheduler evicts for a pod whom it finds: it has no slice, and a system's namespace or priority."""
-    is_system = pod.metadata.namespace in {_SYSTEM, names.namespace} or pod.spec.priority >= _LEAST_CRITICAL
+def is_exempt(labels: Mapping[str, str], *, names: Names) -> bool:
+    """Whether an operator has exempted the namespace that bears these."""
+    return labels.get(names.ways_round) == EXEMPT
+
+
+def runs_the_cluster(pod: Pod, *, labels: Mapping[str, str], names: Names) -> bool:
+    """Whether kube-scheduler evicts for a pod whom it finds: it has no slice, and what runs the cluster lives there.
+
+    `labels` are its namespace's, where they are known.
+    """
+    is_system = pod.metadata.namespace in {SYSTEM, names.namespace} or is_exempt(labels, names=names)
     return is_system and not asks(pod, names=names)
 
 

@@ -8,6 +8,7 @@ names a scheduler that is not there, say. All is told once per event, and looked
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from aliquot_core.names import Names
@@ -34,9 +35,9 @@ class Preemptors:
         self._since: dict[str, float] = {}
         self._at: dict[str, dict[str, Pod]] = {}
 
-    def seen(self, pod: Pod, *, now: float) -> None:
-        """The last word on a pod."""
-        uid, node = pod.metadata.uid, self._node_for(pod)
+    def seen(self, pod: Pod, *, labels: Mapping[str, str], now: float) -> None:
+        """The last word on a pod, and the labels of its namespace."""
+        uid, node = pod.metadata.uid, self._node_for(pod, labels=labels)
         since = self._since.get(uid, now)
         self.gone(pod)
         if node is None:
@@ -64,11 +65,12 @@ class Preemptors:
                     return pod
         return None
 
-    def _node_for(self, pod: Pod) -> str | None:
+    def _node_for(self, pod: Pod, *, labels: Mapping[str, str]) -> str | None:
         """Where others may go for it; None where nobody does."""
         spec, status = pod.spec, pod.status
         is_off = spec.node_name or pod.ended or pod.metadata.deletion_timestamp or spec.scheduling_gates
-        if is_off or spec.preemption_policy == "Never" or not runs_the_cluster(pod, names=self._names):
+        runs_it = runs_the_cluster(pod, labels=labels, names=self._names)
+        if is_off or spec.preemption_policy == "Never" or not runs_it:
             return None
         if status.nominated_node_name:
             return status.nominated_node_name

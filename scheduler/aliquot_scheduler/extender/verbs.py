@@ -16,7 +16,7 @@ from aliquot_core.errors import AliquotError, ClusterError
 from aliquot_core.names import Names
 from aliquot_scheduler.extender.decisions import Decisions, Filtered
 from aliquot_scheduler.extender.echo import Echo
-from aliquot_scheduler.extender.preempting import runs_the_cluster
+from aliquot_scheduler.extender.preempting import NO_LABELS, runs_the_cluster
 from aliquot_scheduler.extender.wire import (
     coarse,
     decode_binding,
@@ -83,11 +83,12 @@ def known_anyway(verb: Verb, body: bytes, *, names: Names) -> Answer | None:
     """What every replica can answer, whatever it has heard; None if it can't.
 
     Of pods that run the cluster no slice is in the way: whoever brings nodes, networks and us back may need the room.
+    Which namespaces an operator has exempted beside the system's and ours the leader knows.
     """
     if verb is not Verb.PREEMPT:
         return None
     asked = decode_preemption(body)
-    if not runs_the_cluster(asked.pod, names=names):
+    if not runs_the_cluster(asked.pod, labels=NO_LABELS, names=names):
         return None
     return Answer(body=encode_victims(asked.offered, violations=asked.violations), outcome=Outcome.DECIDED)
 

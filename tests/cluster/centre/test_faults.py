@@ -16,6 +16,7 @@ from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE
 from aliquot_scheduler.admission.sparing import NOBODY_GOES
 from aliquot_scheduler.deciding.missed import Said
+from aliquot_scheduler.extender.preempting import EXEMPT
 from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.charts import template
@@ -221,6 +222,42 @@ def test_a_kube_scheduler_that_can_t_be_told_to_ask_evicts_nobody_who_has_a_slic
     finally:
         if not centre.replicas[0].process.running:
             centre.replicas[0].start()
+        centre.point_scheduler_at(centre.replicas[0])
+
+
+def test_a_tenant_s_pod_of_a_class_of_the_system_evicts_nobody_who_has_a_slice(
+    cluster: ClusterHarness, centre: CentreHalf, namespace: str
+) -> None:
+    """Everybody may take such a class; once an operator exempts the namespace, its pods go before slices.
+
+    kube-scheduler is asked by nobody before, as it is installed. A slice holds 60 % of a node's CPU.
+    """
+    milli = _milli_cpu(cluster.api.get("/api/v1/nodes/node1")) * 6 // 10
+    kept = _running(
+        cluster, asking("slice", namespace, 400, 100_000, lasting=True, nodeSelector={ZONE: "node1"}), milli
+    )
+    centre.point_scheduler_at(centre.replicas[0], spared=False)
+    try:
+        with _denied(cluster, centre, kept), cluster.namespace("tenant-b") as tenant:
+
+            def critical(name: str) -> Json:
+                wanted = pod(name, stays(), namespace=tenant, priorityClassName="system-cluster-critical")
+                wanted["spec"]["nodeSelector"] = {ZONE: "node1"}
+                return cluster.create_pod(_requesting(wanted, milli))
+
+            before = len(centre.logged(SPARED))
+            waits = critical("waits")
+            cluster.wait_for("it to be refused", lambda: centre.logged(SPARED)[before:] or None)
+            cluster.wait_for("it to be nominated", lambda: cluster.current(waits)["status"].get("nominatedNodeName"))
+            told = cluster.current(kept)
+            assert "deletionTimestamp" not in told["metadata"]
+            assert "DisruptionTarget" not in {one["type"] for one in told["status"]["conditions"]}
+            cluster.delete(waits, gracePeriodSeconds=0)
+            labels = {"metadata": {"labels": {NAMES.ways_round: EXEMPT}}}
+            cluster.api.patch(f"/api/v1/namespaces/{tenant}", labels)
+            cluster.wait_for_phase(critical("runs"), "Running", timeout=90)
+            assert centre.logged("goes for a pod that runs the cluster")[-1]["for"] == f"{tenant}/runs"
+    finally:
         centre.point_scheduler_at(centre.replicas[0])
 
 

@@ -56,7 +56,7 @@ def test_whoever_is_offered_nobody_is_counted(row: str) -> None:
     pod, victims, blind, why, tells = REFUSED[row]
     told = Told()
     trial, given = office(told, why_not=blind)
-    binder = Binder(desk=trial.desk, means=given, charged_in=trial.turns.charged_in)
+    binder = Binder(desk=trial.desk, means=given, charged_in=trial.turns.charged_in, labels_of=lambda _: {})
     if blind:
         with pytest.raises(NotReadyError, match="151 s"):
             binder.preempt(pod, {"n1": victims})

@@ -26,7 +26,12 @@ class Early:
         trial = Trial([], api=self.api)
         self.desk, self.picture = trial.desk, trial.picture
         self.turns = trial.turns
-        self.binder = Binder(desk=self.desk, means=means(self.api, clock=self.clock), charged_in=trial.turns.charged_in)
+        self.binder = Binder(
+            desk=self.desk,
+            means=means(self.api, clock=self.clock),
+            charged_in=trial.turns.charged_in,
+            labels_of=lambda _: {},
+        )
 
     def bind(self) -> asyncio.Task[str]:
         """Ask."""

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from aliquot_core.objects import Pod
-from aliquot_kube.changes import Added, Change, Deleted, Modified
+from aliquot_core.objects import Namespace, ObjectMeta, Pod
+from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_scheduler.centre.binder import NotReadyError
 from aliquot_scheduler.centre.for_the_cluster import PATIENCE, ForTheCluster
-from support.centre import asks, make_pod
+from aliquot_scheduler.centre.means import Means
+from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
@@ -27,6 +28,11 @@ def dns(uid: str = "dns", **status: Any) -> Pod:
     waiting = make_pod(uid, {"name": "main"}, spec={"priority": 5})
     meta = msgspec.structs.replace(waiting.metadata, namespace="kube-system")
     return msgspec.structs.replace(waiting, metadata=meta, status=msgspec.structs.replace(waiting.status, **status))
+
+
+def knowing(given: Means) -> ForTheCluster:
+    """Where no namespace bears a label."""
+    return ForTheCluster(means=given, pods=dict, labels_of=lambda _: {})
 
 
 HERE, ELSEWHERE = dns(nominated_node_name="n1"), dns(nominated_node_name="n2")
@@ -53,7 +59,7 @@ async def test_who_is_asked_first_hears_for_whom(row: str) -> None:
     """A refusal that comes before kube-scheduler's nomination is heard would cost DNS five minutes."""
     before, later, may, after = HEARD[row]
     clock = VirtualClock()
-    known = ForTheCluster(means=means(FakeApi(), clock=clock))
+    known = knowing(means(FakeApi(), clock=clock))
     for change in before:
         known.pod_changed(change)
     told = asyncio.ensure_future(known.one_for(VICTIM))
@@ -71,7 +77,7 @@ async def test_who_is_asked_first_hears_for_whom(row: str) -> None:
 async def test_one_that_nobody_looks_at_is_asked_for_no_longer() -> None:
     """By the leader's clock, from when it was first told of; other words on it change nothing."""
     clock = VirtualClock()
-    known = ForTheCluster(means=means(FakeApi(), clock=clock))
+    known = knowing(means(FakeApi(), clock=clock))
     waits, labelled = dns(), dns(message="still here")
     known.pod_changed(Added(new=waits))
     await clock.advance(59.0)
@@ -86,7 +92,7 @@ async def test_one_that_nobody_looks_at_is_asked_for_no_longer() -> None:
 async def test_blind_nobody_is_judged() -> None:
     """Nor when that comes while it waits: the victim goes as if nobody were there to ask."""
     clock, blind = VirtualClock(), [""]
-    known = ForTheCluster(means=means(FakeApi(), clock=clock, why_not=lambda: blind[0]))
+    known = knowing(means(FakeApi(), clock=clock, why_not=lambda: blind[0]))
     told = asyncio.ensure_future(known.one_for(VICTIM))
     await clock.advance(MOMENT)
     blind[0] = "nothing was heard of pods for 151 s"
@@ -106,3 +112,67 @@ async def test_a_leader_hears_of_it_by_its_watch() -> None:
         found = await town.reign.for_the_cluster.one_for(VICTIM)
         assert found is not None
         assert found.key == "kube-system/dns"
+
+
+def network(uid: str = "network") -> Pod:
+    """One that waits in a namespace that is not the system's own."""
+    return msgspec.structs.replace(dns(uid), metadata=msgspec.structs.replace(dns(uid).metadata, namespace="calico"))
+
+
+def labelled(value: str) -> Namespace:
+    """The namespace, with what an operator says there."""
+    return Namespace(metadata=ObjectMeta(name="calico", labels={NAMES.ways_round: value} if value else {}))
+
+
+# What the watch of namespaces tells, word by word, and whether others go for one of calico that waits by then.
+SAID: dict[str, tuple[list[Change[Namespace]], bool]] = {
+    "nothing": ([Added(new=labelled(""))], False),
+    "it is exempted": ([Added(new=labelled("allow"))], True),
+    "it is exempted later": ([Added(new=labelled("")), Modified(old=labelled(""), new=labelled("allow"))], True),
+    "no more": ([Added(new=labelled("allow")), Modified(old=labelled("allow"), new=labelled("warn"))], False),
+    "it is gone": ([Added(new=labelled("allow")), Deleted(old=labelled("allow"))], False),
+}
+
+
+@pytest.mark.parametrize("pod_first", [True, False], ids=["the pod came first", "the namespace came first"])
+@pytest.mark.parametrize("row", SAID)
+async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first: bool) -> None:
+    """And no longer than that, whoever waits there already."""
+    changes, may = SAID[row]
+    clock, labels, pods = VirtualClock(), dict[str, str](), {"network": network()}
+    known = ForTheCluster(
+        means=means(FakeApi(), clock=clock),
+        pods=lambda: pods,
+        labels_of=lambda name: labels if name == "calico" else {},
+    )
+    if pod_first:
+        known.pod_changed(Added(new=network()))
+    for change in changes:
+        labels = {} if isinstance(change, Deleted | Synced) else dict(change.new.metadata.labels)
+        known.namespace_changed(change)
+    if not pod_first:
+        known.pod_changed(Added(new=network()))
+    told = asyncio.ensure_future(known.one_for(VICTIM))
+    await clock.advance(2 * PATIENCE)
+    found = await told
+    assert (found.key if found else None) == (network().key if may else None)
+
+
+@pytest.mark.timeout(30)
+async def test_a_leader_knows_what_an_operator_exempts_by_its_watch() -> None:
+    """For the webhook and for the extender alike."""
+    async with reigning() as town:
+        spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": "system-node-critical"}
+        label = {NAMES.ways_round: "allow"}
+        for name, labels in (("calico", label), ("tenant", {})):
+            town.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+            town.create(f"/api/v1/namespaces/{name}/pods", {"metadata": {"name": "p"}, "spec": spec})
+        await until(lambda: not town.reign.why_not())
+        found = await town.reign.for_the_cluster.one_for(VICTIM)
+        assert found is not None
+        assert found.key == "calico/p"
+        held = asks("s", 10, 1_000)
+        town.reign.desk.pod_seen(held)
+        offered = {"n1": [held.metadata.uid]}
+        left = {name: town.reign.binder.preempt(town.reign.pods[f"{name}/p"], offered) for name in ("calico", "tenant")}
+        assert left == {"calico": offered, "tenant": {}}

@@ -74,7 +74,7 @@ def test_a_long_answer_is_told(*, verb: str, seconds: float, spending: Spending,
     """With the pod that was asked for; up to half a second nothing is said."""
     sort, ask = ASKED[verb]
     long, mine = seconds > LONG, its_means()
-    ask(Binder(desk=Mock(**{verb: spending(seconds)}), charged_in=Mock(), means=mine))
+    ask(Binder(desk=Mock(**{verb: spending(seconds)}), charged_in=Mock(), labels_of=lambda _: {}, means=mine))
     assert told() == ([(sort, "pod team/pod-p", 0.6)] if long else [])
     assert mine.long_turns.counts[sort] == long
 
@@ -82,7 +82,7 @@ def test_a_long_answer_is_told(*, verb: str, seconds: float, spending: Spending,
 async def test_a_long_look_before_a_binding_is_told(spending: Spending, told: Told) -> None:
     """Though nothing comes of it."""
     desk = Mock(begin_bind=spending(0.7, "no room"), pods={"p": POD})
-    binder = Binder(desk=desk, charged_in=Mock(), means=its_means())
+    binder = Binder(desk=desk, charged_in=Mock(), labels_of=lambda _: {}, means=its_means())
     assert await binder.bind(namespace="team", name="pod-p", uid="p", node="n1") == "no room"
     assert told() == [("bind", "pod team/pod-p", 0.7)]
 

@@ -11,7 +11,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_scheduler.centre.nominated_in_vain import NominatedInVain
 from aliquot_scheduler.queues.telling.notices import Notice
-from support.centre import asks, make_pod
+from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
@@ -67,8 +67,15 @@ SCENES: dict[str, tuple[Pod, list[Pod], bool]] = {
         [KEPT],
         False,
     ),
+    "for one that goes for it, as an operator has exempted its namespace": (
+        pod(plain("waits"), namespace="calico", priority=100, nominated="n1"),
+        [KEPT],
+        False,
+    ),
     "no more: it is bound": (lying(plain("waits"), priority=100, nominated="n1"), [KEPT], False),
 }
+
+LABELS = {"calico": {NAMES.ways_round: "allow"}}
 
 
 class Stage:
@@ -79,7 +86,7 @@ class Stage:
         self.clock = VirtualClock()
         self.pods = {one.metadata.uid: one for one in there}
         given = msgspec.structs.replace(means(FakeApi(), clock=self.clock, why_not=lambda: why_not), events=self)
-        self.teller = NominatedInVain(means=given, pods=lambda: self.pods)
+        self.teller = NominatedInVain(means=given, pods=lambda: self.pods, labels_of=lambda name: LABELS.get(name, {}))
         for one in there:
             self.teller.pod_changed(Added(new=one))
 

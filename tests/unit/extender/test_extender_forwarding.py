@@ -81,7 +81,7 @@ SLICE = [{"name": "main", "resources": {"limits": {"aliquot.dev/compute": "10"}}
 EVICT = {
     "what runs the cluster": ("kube-system", 0, [], True),
     "what runs Aliquot": ("aliquot-system", 0, [], True),
-    "what is critical to a node": ("calico-system", 2_000_001_000, [], True),
+    "whoever has a class of the system": ("team", 2_000_001_000, [], False),
     "the critical that has a slice": ("kube-system", 2_000_001_000, SLICE, False),
     "the highest that a user's class may be": ("team", 1_000_000_000, [], False),
 }

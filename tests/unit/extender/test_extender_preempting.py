@@ -35,6 +35,9 @@ def test_nobody_who_has_a_slice_is_evicted_by_kube_scheduler(
     assert spared(pod, OFFERED, pods=THERE, names=NAMES) == left
 
 
+LABELS = {"exempted": {NAMES.ways_round: "allow"}, "warned": {NAMES.ways_round: "warn"}}
+
+
 def of(pod: Pod, *, namespace: str = "tenant", priority: int = 0) -> Pod:
     """The pod as this one's."""
     meta, spec = pod.metadata, pod.spec
@@ -52,7 +55,10 @@ WHO = {
     "a tenant's of the highest class that one may make": (of(PLAIN, priority=1_000_000_000), True, False),
     "the network": (of(PLAIN, namespace="kube-system"), True, True),
     "ours": (of(PLAIN, namespace=NAMES.namespace), True, True),
-    "a storage driver": (of(PLAIN, priority=2_000_000_000), True, True),
+    "a storage driver, where an operator has exempted it": (of(PLAIN, namespace="exempted"), True, True),
+    "a tenant's of a class of the system": (of(PLAIN, priority=2_000_001_000), True, False),
+    "whoever an operator has chosen something else for": (of(PLAIN, namespace="warned"), True, False),
+    "with a slice, in an exempted namespace": (of(SLICE, namespace="exempted"), False, False),
     "with a slice": (of(SLICE), False, False),
     "with a slice, in a namespace of the system": (of(SLICE, namespace="kube-system"), False, False),
     "with a slice, of a class of the system": (of(SLICE, priority=2_000_001_000), False, False),
@@ -61,6 +67,7 @@ WHO = {
 
 @pytest.mark.parametrize(("pod", "goes", "takes"), WHO.values(), ids=WHO)
 def test_who_has_a_slice_neither_goes_by_priority_nor_sends_away(pod: Pod, goes: bool, takes: bool) -> None:
-    """Of the others those that run the cluster come first."""
+    """Of the others those that run the cluster come first, by their namespaces alone."""
     assert goes_by_priority(pod, names=NAMES) is goes
-    assert runs_the_cluster(pod, names=NAMES) is takes
+    labels = LABELS.get(pod.metadata.namespace, {})
+    assert runs_the_cluster(pod, labels=labels, names=NAMES) is takes

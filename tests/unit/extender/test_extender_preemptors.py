@@ -60,8 +60,10 @@ ROWS: dict[str, tuple[Pod, set[str]]] = {
     "it has a slice itself": (pod(spec={"containers": SLICE}), set()),
     "it is a tenant's": (pod(namespace="team"), set()),
     "it is a tenant's, and nominated": (pod(namespace="team", status={"nominatedNodeName": "n1"}), set()),
-    "it is critical": (pod(namespace="calico", spec={"priority": 2_000_000_000}), {"n1", "n2"}),
+    "it is a tenant's, and critical": (pod(namespace="team", spec={"priority": 2_000_000_000}), set()),
+    "its namespace is exempted": (pod(namespace="calico"), {"n1", "n2"}),
 }
+LABELS = {"calico": {NAMES.ways_round: "allow"}, "team": {NAMES.ways_round: "deny"}}
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -69,7 +71,7 @@ def test_others_go_for_what_runs_the_cluster_where_it_may_lie(row: str) -> None:
     """And for nobody else; nor once it is gone."""
     waiting, nodes = ROWS[row]
     preemptors = Preemptors(names=NAMES)
-    preemptors.seen(waiting, now=0.0)
+    preemptors.seen(waiting, labels=LABELS.get(waiting.metadata.namespace, {}), now=0.0)
     assert {node for node in ("n1", "n2") if preemptors.one_for(victim(node), now=0.0) is waiting} == nodes
     preemptors.gone(waiting)
     assert preemptors.one_for(victim(), now=0.0) is None
@@ -78,10 +80,10 @@ def test_others_go_for_what_runs_the_cluster_where_it_may_lie(row: str) -> None:
 def test_the_last_word_on_a_pod_counts() -> None:
     """It is nominated, then elsewhere, then bound; others wait beside it."""
     preemptors, other = Preemptors(names=NAMES), pod("other", status={"nominatedNodeName": "n3"})
-    preemptors.seen(other, now=0.0)
+    preemptors.seen(other, labels={}, now=0.0)
     told = []
     for status, node in (({}, ""), ({"nominatedNodeName": "n1"}, ""), ({"nominatedNodeName": "n2"}, ""), ({}, "n2")):
-        preemptors.seen(pod(status=status, spec={"nodeName": node}), now=0.0)
+        preemptors.seen(pod(status=status, spec={"nodeName": node}), labels={}, now=0.0)
         told.append({name for name in ("n1", "n2") if preemptors.one_for(victim(name), now=0.0)})
     assert told == [{"n1", "n2"}, {"n1"}, {"n2"}, set()]
     assert preemptors.one_for(victim("n3"), now=0.0) is other
@@ -111,7 +113,7 @@ def test_one_that_no_scheduler_looks_at_opens_nodes_for_a_minute_at_the_most(row
     words, nodes = OVERLOOKED[row]
     preemptors = Preemptors(names=NAMES)
     for at, word in words:
-        preemptors.seen(word, now=at)
+        preemptors.seen(word, labels={}, now=at)
     assert {node for node in ("n1", "n2") if preemptors.one_for(victim(node), now=90.0)} == nodes
 
 
@@ -120,7 +122,7 @@ def test_who_is_forgotten_leaves_nothing() -> None:
     preemptors = Preemptors(names=NAMES)
     for number in range(3):
         status = {"nominatedNodeName": f"n{number}"} if number else {}
-        preemptors.seen(pod(str(number), status=status), now=0.0)
+        preemptors.seen(pod(str(number), status=status), labels={}, now=0.0)
     for number in range(3):
         preemptors.gone(pod(str(number)))
         preemptors.gone(pod(str(number)))
