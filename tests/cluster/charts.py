@@ -46,6 +46,7 @@ EVERYTHING: dict[str, Any] = {
     "certificates": "cert-manager",
     "waysRound": "Deny",
     "evictionByPriority": "Deny",
+    "criticalClasses": "Deny",
     "kubeSchedulerUsers": ["system:kube-scheduler", "gke:scheduler"],
     "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
 }

@@ -54,6 +54,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
         ({"images": {"nodes": "aliquot:1"}}, "'nodes' not allowed"),
         ({"waysRound": "deny"}, "/waysRound"),
         ({"evictionByPriority": "Allow"}, "/evictionByPriority"),
+        ({"criticalClasses": "Allow"}, "/criticalClasses"),
         ({"kubeSchedulerUsers": []}, "/kubeSchedulerUsers"),
         ({"kubeSchedulerUsers": ["o'hara"]}, "/kubeSchedulerUsers/0"),
         ({"certificates": "mine"}, "/certificates"),

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 import yaml
 
+from aliquot_core.names import Names
 from aliquot_core.settings import Sources
 from aliquot_scheduler.admission.profile import at_odds
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.sparing import SPARE
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
+from aliquot_scheduler.extender.preempting import EXEMPT
 from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import EVERYTHING, RULES, containers, environment, of_kind, template
 from cluster.harness.api import Json
@@ -118,6 +120,19 @@ def test_ways_round_are_warned_of_or_refused(
         spec = bindings[name]["spec"]
         (expression,) = spec["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (spec["validationActions"], (expression["operator"], expression["values"])) == (actions, chosen)
+
+
+@pytest.mark.parametrize(("value", "actions"), [("Warn", ["Warn", "Audit"]), ("Deny", ["Deny"])])
+def test_critical_classes_are_warned_of_or_refused(value: str, actions: list[str]) -> None:
+    """Never where an operator has exempted a namespace, by the one label for that."""
+    objects = template({"criticalClasses": value})
+    spec = of_kind(objects, "ValidatingAdmissionPolicyBinding")["aliquot-critical-classes"]["spec"]
+    (chosen,) = spec["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert (chosen["key"], chosen["operator"], chosen["values"]) == (Names().ways_round, "NotIn", [EXEMPT])
+    assert spec["validationActions"] == actions
+    policy = of_kind(objects, "ValidatingAdmissionPolicy")["aliquot-critical-classes"]["spec"]
+    (chosen,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert (chosen["operator"], chosen["values"]) == ("NotIn", ["kube-system", Names().namespace])
 
 
 def test_without_our_kube_scheduler_nothing_of_it_is_left() -> None:
