@@ -79,8 +79,7 @@ int gpu_of_context(void) {
 
 bool context_enter(CUstream stream) {
     CUcontext own = NULL, here = NULL;
-    bool is_made = (uintptr_t)stream > LAST_BUILT_IN_STREAM;
-    if (!is_made || REAL(cuStreamGetCtx)(stream, &own) != CUDA_SUCCESS) return false;
+    if (!stream_is_made(stream) || REAL(cuStreamGetCtx)(stream, &own) != CUDA_SUCCESS) return false;
     REAL(cuCtxGetCurrent)(&here);
     return own != here && REAL(cuCtxPushCurrent_v2)(own) == CUDA_SUCCESS;
 }

@@ -18,6 +18,16 @@ int gpu_of_stream(CUstream stream);
 bool gpus_may_load(unsigned machine);
 bool gpus_may_compile(unsigned machine);
 
+/* A default stream is no object: nobody can end it. The old one has two names, of which the second is one. Here, for each
+ * launch asks. */
+static inline bool stream_is_made(CUstream stream) {
+    return (uintptr_t)stream > LAST_BUILT_IN_STREAM;
+}
+
+static inline CUstream stream_by_one_name(CUstream stream) {
+    return (uintptr_t)stream == OLD_DEFAULT_STREAM ? NULL : stream;
+}
+
 /* Make a stream's context the current one; false if it is, or a default stream's, or nobody can tell. */
 bool context_enter(CUstream stream);
 void context_leave(void);

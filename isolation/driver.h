@@ -54,7 +54,8 @@ enum { MEMORY_MAP = 1 };
 enum { SHAREABLE_DESCRIPTOR = 1 };
 enum { LIBRARY_PRESERVED = 1 };
 enum { EVENT_NO_TIMING = 2 };
-enum { LAST_BUILT_IN_STREAM = 2 }; /* handles up to here are no objects: default streams */
+/* Handles up to here are no objects: default streams. The old one is NULL's, too, where that is not the thread's own. */
+enum { OLD_DEFAULT_STREAM = 1, LAST_BUILT_IN_STREAM = 2 };
 enum { CAPTURE_RELAXED = 2 };
 enum { INSTANTIATE_AUTO_FREE = 1, INSTANTIATE_UPLOAD = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };

@@ -167,8 +167,8 @@ void managed_leave(struct managed *block) {
 struct lane managed_lane(CUstream stream, bool per_thread) {
     CUcontext here = NULL;
     if (!has_several_gpus()) return (struct lane){0};
-    if ((uintptr_t)stream <= LAST_BUILT_IN_STREAM) REAL(cuCtxGetCurrent)(&here);
-    return (struct lane){stream, here, stream_is_thread_s(stream, per_thread) ? BY_THREAD : BY_STREAM};
+    if (!stream_is_made(stream)) REAL(cuCtxGetCurrent)(&here);
+    return (struct lane){stream_by_one_name(stream), here, stream_is_thread_s(stream, per_thread) ? BY_THREAD : BY_STREAM};
 }
 
 struct lane managed_advice(void) {

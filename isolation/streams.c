@@ -1,18 +1,23 @@
 /* Streams that end, or take part in a capture: what was given to them is noted first, for afterwards they can't be asked. */
+#include "devices.h"
 #include "managed.h"
 #include "pace.h"
 #include "table.h"
 #include "tails.h"
 
-EXPORT CUresult cuStreamDestroy(CUstream stream) {
+static void let_go(CUstream stream) {
+    if (!stream_is_made(stream)) return; /* the driver refuses to end it, and it goes on */
     pace_let_go(stream, false);
     managed_let_go(stream);
+}
+
+EXPORT CUresult cuStreamDestroy(CUstream stream) {
+    let_go(stream);
     return REAL(cuStreamDestroy)(stream);
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    pace_let_go(stream, false);
-    managed_let_go(stream);
+    let_go(stream);
     return REAL(cuStreamDestroy_v2)(stream);
 }
 

@@ -25,14 +25,14 @@ static CUcontext context_here(void) {
 
 /* A default stream is its context's. */
 static bool is_of(const struct tail *tail, CUstream stream, CUcontext context, uintptr_t thread) {
-    return tail->thread == thread && (thread || tail->stream == stream) &&
+    return tail->thread == thread && (thread || tail->stream == stream_by_one_name(stream)) &&
            (context == EVERY_CONTEXT || tail->context == context);
 }
 
 struct tail *tails_find(struct tails *tails, CUstream stream, bool per_thread) {
     uintptr_t thread = thread_of(stream, per_thread);
     /* A stream that was made is one by its handle alone: the driver need not be asked whose it is. */
-    CUcontext here = thread || (uintptr_t)stream <= LAST_BUILT_IN_STREAM ? context_here() : EVERY_CONTEXT;
+    CUcontext here = thread || !stream_is_made(stream) ? context_here() : EVERY_CONTEXT;
     for (int i = 0; i < MOST_TAILS; i++)
         if (tails->of[i].launches && is_of(&tails->of[i], stream, here, thread)) return &tails->of[i];
     return NULL;
@@ -63,7 +63,7 @@ static void begin(struct tail *tail, CUstream stream, bool per_thread) {
     bool entered = context_enter(stream);
     tail->thread = thread_of(stream, per_thread);
     if (tail->thread) event_here(&tail->event, &tail->event_context);
-    tail->stream = stream;
+    tail->stream = stream_by_one_name(stream);
     tail->context = context_here();
     if (entered) context_leave();
 }

@@ -13,7 +13,7 @@ from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
-OUT_OF_MEMORY = "2"
+OUT_OF_MEMORY, INVALID_HANDLE = "2", "400"
 WAYS = ["prefetch", "prefetch-thread", "prefetch-two", "prefetch-two-thread", "advise", "advise-two"]
 WAYS += ["batch", "batch-thread", "discard", "discard-thread"]
 HOST = -1
@@ -88,6 +88,31 @@ def test_what_has_left_a_gpu_makes_room_there(container: Container, way: str, gp
         place(tenant, way, gpu)
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
     assert charged(container, tenant) == (CONTEXT + BLOCK, 1000 * MIB)
+
+
+OLD = [f"{way}{name}" for way in ("prefetch", "prefetch-two", "batch", "discard") for name in ("-old", "-thread-old")]
+
+
+@pytest.mark.parametrize(("brings", "takes"), [("prefetch", "prefetch-old"), *[(way, "prefetch") for way in OLD]])
+def test_the_default_stream_is_one_by_each_of_its_names(container: Container, brings: str, takes: str) -> None:
+    """NULL and 1, that one also where NULL is the thread's own: what it brought by one it takes away by the other."""
+    tenant = holding(container)
+    assert tenant.ask("work 100000") == "0"
+    place(tenant, brings, 1)
+    place(tenant, takes, HOST)
+    assert tenant.ask("graph-wait 0") == "0"
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+
+
+def test_a_default_stream_does_not_end(container: Container) -> None:
+    """A program that ends it is refused, and what it was given before is still known to be its own."""
+    tenant = holding(container)
+    assert tenant.ask("work 100000") == "0"
+    place(tenant, "prefetch", 1)
+    assert tenant.ask("end-default-stream") == INVALID_HANDLE
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask("graph-wait 0") == "0"
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.endswith("-thread")])

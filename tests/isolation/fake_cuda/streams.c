@@ -26,15 +26,16 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-/* What it was given still runs. It stays in memory, so that whoever uses it once more is found out. */
-CUresult cuStreamDestroy_v2(CUstream stream) {
-    stream->ended = true;
-    return CUDA_SUCCESS;
-}
-
 /* A default stream is no object. */
 static bool is_made(CUstream stream) {
     return (uintptr_t)stream > LAST_BUILT_IN_STREAM;
+}
+
+/* What it was given still runs. It stays in memory, so that whoever uses it once more is found out. */
+CUresult cuStreamDestroy_v2(CUstream stream) {
+    if (!is_made(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    stream->ended = true;
+    return CUDA_SUCCESS;
 }
 
 CUgraph fake_captured(CUstream stream) {

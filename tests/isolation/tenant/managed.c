@@ -12,18 +12,19 @@ static CUresult place(const char *how, CUdeviceptr address, size_t bytes, int gp
     CUdeviceptr two[] = {address, address + bytes / 2};
     size_t halves[] = {bytes / 2, bytes - bytes / 2}, from = 0;
     bool thread = strstr(how, "-thread");
+    CUstream stream = (CUstream)(uintptr_t)(strstr(how, "-old") ? OLD_DEFAULT_STREAM : 0);
     if (strncmp(how, "prefetch-two", 12) == 0)
-        return (thread ? CU(cuMemPrefetchAsync_v2_ptsz) : CU(cuMemPrefetchAsync_v2))(address, bytes, there, 0, NULL);
+        return (thread ? CU(cuMemPrefetchAsync_v2_ptsz) : CU(cuMemPrefetchAsync_v2))(address, bytes, there, 0, stream);
     if (strncmp(how, "prefetch", 8) == 0)
-        return (thread ? CU(cuMemPrefetchAsync_ptsz) : CU(cuMemPrefetchAsync))(address, bytes, gpu, NULL);
+        return (thread ? CU(cuMemPrefetchAsync_ptsz) : CU(cuMemPrefetchAsync))(address, bytes, gpu, stream);
     if (strcmp(how, "read-two") == 0) return CU(cuMemAdvise_v2)(address, bytes, 1, there);
     if (strcmp(how, "read") == 0) return CU(cuMemAdvise)(address, bytes, 1, gpu);
     if (strncmp(how, "advise-two", 10) == 0) return CU(cuMemAdvise_v2)(address, bytes, 3, there);
     if (strncmp(how, "advise", 6) == 0) return CU(cuMemAdvise)(address, bytes, 3, gpu);
     if (strncmp(how, "batch", 5) == 0)
-        return (thread ? CU(cuMemPrefetchBatchAsync_ptsz) : CU(cuMemPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, NULL);
+        return (thread ? CU(cuMemPrefetchBatchAsync_ptsz) : CU(cuMemPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, stream);
     return (thread ? CU(cuMemDiscardAndPrefetchBatchAsync_ptsz)
-                   : CU(cuMemDiscardAndPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, NULL);
+                   : CU(cuMemDiscardAndPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, stream);
 }
 
 /* The block of that number, or part of it; what it was answered by. */

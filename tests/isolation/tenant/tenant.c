@@ -85,6 +85,7 @@ static bool obey(const char *line) {
     else if (sscanf(line, "replace-while-placed %llu", &number) == 1) replace_while_placed(number);
     else if (sscanf(line, "behind-placed %llu", &number) == 1) take_behind_placed(number);
     else if (sscanf(line, "wild %llu %llu %d", &number, &other, &batch) == 3) be_wild(number, other, batch);
+    else if (strcmp(word, "end-default-stream") == 0) printf("%d\n", CU(cuStreamDestroy_v2)(NULL));
     else if (sscanf(line, "on %d", &batch) == 1) be_on(batch);
     else if (sscanf(line, "second-fill %llu", &number) == 1) fill_second(number);
     else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
