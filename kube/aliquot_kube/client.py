@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from aliquot_kube.dated import dated
-from aliquot_kube.errors import ConflictError, InvalidError
+from aliquot_kube.errors import ConflictError, InvalidError, TooManyError
 from aliquot_kube.patches import Patch
 from aliquot_kube.questions import Question, Response, Timeouts, Transport
 from aliquot_kube.resources import PODS, Resource, T
@@ -40,11 +40,21 @@ class KubeClient:
         return self._object(resource, answer.body), dated(answer)
 
     async def list(
-        self, resource: Resource[T], *, namespace: str = "", field_selector: str = "", label_selector: str = ""
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+        most: int | None = None,
     ) -> list[T]:
-        """Read all objects, or those that are chosen; for a copy that lives there is `Mirror`."""
+        """Read all objects, or those that are chosen; for a copy that lives there is `Mirror`.
+
+        More than `most` are a `TooManyError`, and only so many were read.
+        """
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        query = {name: value for name, value in selectors.items() if value} | {"limit": str(_PAGE)}
+        page_limit = _PAGE if most is None else min(_PAGE, most)
+        query = {name: value for name, value in selectors.items() if value} | {"limit": str(page_limit)}
         decoder = Decoder(resource.type)
         items: list[T] = []
         while True:
@@ -52,6 +62,8 @@ class KubeClient:
             items += page.items
             if not page.metadata.continue_:
                 return items
+            if most is not None and len(items) >= most:
+                raise TooManyError(f"more than {most} {resource.plural}", where=resource.collection(namespace))
             query["continue"] = page.metadata.continue_
 
     async def create(self, resource: Resource[T], thing: T) -> T:

@@ -85,6 +85,10 @@ class GarbledError(ApiError, ClusterError):
     usual_remedy = "check that the address is an API server's and that no proxy answers in its place"
 
 
+class TooManyError(ApiError, ClusterError):
+    """There are more objects than whoever asks would read."""
+
+
 class UnauthorizedError(ApiError, ClusterError):
     """401: the API server does not know us."""
 

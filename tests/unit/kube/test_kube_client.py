@@ -13,7 +13,7 @@ from hypothesis import given
 from aliquot_core.backoff import Backoff
 from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.client import KubeClient
-from aliquot_kube.errors import ConflictError, GarbledError, InvalidError
+from aliquot_kube.errors import ConflictError, GarbledError, InvalidError, TooManyError
 from aliquot_kube.lines import LineSplitter
 from aliquot_kube.patches import Operation, add, expect, json_patch, merge_patch, pointer, remove, replace
 from aliquot_kube.resources import LEASES, NODES, PODS
@@ -104,6 +104,28 @@ async def test_list_follows_the_pages() -> None:
         {"labelSelector": "x=y", "limit": "500"},
         {"labelSelector": "x=y", "limit": "500", "continue": "t"},
     ]
+
+
+_PAGES: list[dict[str, Any]] = [
+    {
+        "metadata": {"resourceVersion": "1", "continue": "t"},
+        "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
+    },
+    {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "c"}}]},
+]
+
+
+@pytest.mark.parametrize(("most", "asked"), [(2, 1), (3, 2), (4, 2)])
+async def test_a_list_that_is_too_long_is_read_no_further(most: int, asked: int) -> None:
+    """It is said how many are too many; three of two pages are not more than three."""
+    wire = Recorder(*_PAGES)
+    listing = KubeClient(transport=wire).list(PODS, most=most)
+    if most < 3:
+        with pytest.raises(TooManyError, match=f"more than {most} pods"):
+            await listing
+    else:
+        assert [pod.metadata.name for pod in await listing] == ["a", "b", "c"]
+    assert [question.query["limit"] for question in wire.asked] == [str(most)] * asked
 
 
 async def test_create_names_the_kind_and_leaves_defaults_out(client: KubeClient, wire: Recorder) -> None:
