@@ -18,6 +18,7 @@ from aliquot_kube.questions import Transport
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.landscape import Landscape
 from aliquot_scheduler.admission.metrics import AdmissionMetrics
+from aliquot_scheduler.admission.onlooker import Onlooker
 from aliquot_scheduler.admission.routes import admission_routes
 from aliquot_scheduler.admission.sparing import Sparing
 from aliquot_scheduler.centre.centre import Centre
@@ -93,6 +94,7 @@ def served(
     centre: Centre,
     leadership: Leadership,
     admission: Admission,
+    onlooker: Onlooker,
     page: Page,
     tls: Tls,
     clock: Clock,
@@ -125,7 +127,9 @@ def served(
     ready = partial(unready, leadership, centre=centre, settings=settings)
     pages = StatusPages(registry=registry, alive=sight.lost, ready=ready)
     shown = page.routes()
-    sparing = Sparing(names=settings.names, leads=leads, one_for=centre.one_for, forward=forwarder.forward, clock=clock)
+    sparing = Sparing(
+        names=settings.names, leads=leads, one_for=centre.one_for, one_seen=onlooker.one_for, forward=forwarder.forward
+    )
     asked = admission_routes(admission, sparing=sparing, metrics=AdmissionMetrics(registry), clock=clock)
     extender = extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock)
     server = CentreServer(

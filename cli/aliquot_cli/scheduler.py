@@ -21,6 +21,7 @@ from aliquot_kube.clock import SystemClock
 from aliquot_kube.dated import DatedTransport
 from aliquot_kube.fencing import FencedTransport
 from aliquot_scheduler.admission.landscape import Landscape
+from aliquot_scheduler.admission.onlooker import Onlooker
 from aliquot_scheduler.admission.profile import tell_profile
 
 AGENT = "aliquot-scheduler"
@@ -68,6 +69,7 @@ async def serve_centre(stop: asyncio.Event, *, settings: Settings) -> None:
             centre=centre,
             leadership=leadership,
             admission=admission_of(settings, centre=centre, landscape=landscape),
+            onlooker=Onlooker(transport=transport, clock=clock, names=settings.names),
             page=page,
             tls=tls,
             clock=clock,

@@ -56,7 +56,7 @@ def main(port: str, certificate: str, key: str, kubeconfig: str) -> None:
     transport = HttpTransport(credentials=credentials, user_agent="aliquot-webhook")
     landscape = Landscape(transport=transport, clock=SystemClock(), random=random.random, names=Names())
     admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape, there=landscape.there)
-    sparing = Sparing(names=Names(), leads=lambda: True, one_for=_nobody_waits, forward=_leads, clock=SystemClock())
+    sparing = Sparing(names=Names(), leads=lambda: True, one_for=_nobody_waits, one_seen=_nobody_waits, forward=_leads)
     metrics = AdmissionMetrics(CollectorRegistry())
     app.add_routes(admission_routes(admission, sparing=sparing, metrics=metrics, clock=SystemClock()))
     app.cleanup_ctx.append(partial(_following, landscape=landscape, transport=transport))

@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
     ALLOWED = "allowed"
     REFUSED = "refused"
-    # Nobody leads, or the leader does not answer: of a pod that is evicted by priority, which then goes.
+    # Neither a leader nor the API server says: of a pod that is evicted by priority, which then goes.
     UNJUDGED = "unjudged"
     # Nothing that an API server sends, or not all of it.
     MALFORMED = "malformed"

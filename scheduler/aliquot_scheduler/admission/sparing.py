@@ -5,9 +5,9 @@ there is no such pod. That kube-scheduler takes for one that is gone already, an
 after five minutes; of any other refusal it tries again at once, 30 times a second for each pod that waits (measured,
 1.36.3), and of 50 writes a second that it has nobody else would be bound.
 
-For pods that run the cluster whoever it chooses goes. Which of them wait the leader knows alone, so whoever follows
-passes the question on, once. While a leader follows another nobody knows: that is waited for, as long as the API server
-waits. Where nobody answers by then the victim goes: so it does while no replica is there to ask, and what brings the
+For pods that run the cluster whoever it chooses goes. Which of them wait the leader knows by its watch, so whoever
+follows passes the question on, once. Where no leader answers in time the replica looks itself (`onlooker.py`). Where
+the API server does not say either the victim goes: so it does while no replica is there to ask, and what brings the
 leader back may need it.
 """
 
@@ -17,11 +17,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from aliquot_core.clock import Clock
 from aliquot_core.errors import AliquotError
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
@@ -46,9 +45,9 @@ NOBODY_GOES = "pods with slices go for others by their queues only, whatever the
 # Where it is asked, here and at the leader.
 SPARE = f"/{Endpoint.SPARE}"
 # Less than the API server's (timeoutSeconds in the configuration), so that it is told why.
-PATIENCE = 2.0
-# A leader that follows another knows after tenths of a second.
-_AGAIN = 0.1
+PATIENCE = 2.5
+# Of that the leader's: it gives its own watch half a second.
+LEADERS_PART: Final = 0.5
 
 
 class _Request(Asked, frozen=True, kw_only=True):
@@ -81,16 +80,19 @@ class Sparing:
         names: Names,
         leads: Callable[[], bool],
         one_for: Callable[[Pod], Awaitable[Pod | None]],
+        one_seen: Callable[[Pod], Awaitable[Pod | None]],
         forward: Callable[[str, bytes], Awaitable[LeadersAnswer | None]],
-        clock: Clock,
         patience: float = PATIENCE,
     ) -> None:
-        """`one_for` tells for whom of those who run the cluster it may go; `forward` asks the leader."""
-        self._clock = clock
+        """`one_for` tells for whom of those who run the cluster it may go, where this replica leads.
+
+        `one_seen` tells the same by what the API server says now; `forward` asks the leader.
+        """
         self._patience = patience
         self._names = names
         self._leads = leads
         self._one_for = one_for
+        self._one_seen = one_seen
         self._forward = forward
 
     async def answer(self, body: bytes, *, hop: str = "") -> Spared:
@@ -98,22 +100,30 @@ class Sparing:
         review = without_nulls(_review_of, body)
         if goes_by_priority(review.victim, names=self._names):
             return Spared(encode_allowed(review.uid))
-        why = f"no answer within {self._patience:g} s"
         try:
             async with asyncio.timeout(self._patience):
-                while True:
-                    try:
-                        passed = None if self._leads() else await self._passed_on(body, hop=hop)
-                        return Spared(passed or await self._judged(review))
-                    except AliquotError as error:
-                        why = str(error)
-                        if hop:
-                            break
-                    await self._clock.sleep(_AGAIN)
+                said = await self._by_the_leader(review, body, hop=hop)
+                return Spared(said or _said(review, waiting=await self._one_seen(review.victim)))
         except TimeoutError:
-            pass
+            why = f"no answer within {self._patience:g} s"
+        except AliquotError as error:
+            why = str(error)
         log.warning("evicted by priority unjudged: %s", why, extra=_about(review))
         return Spared(encode_allowed(review.uid), judged=False)
+
+    async def _by_the_leader(self, review: _Review, body: bytes, *, hop: str) -> bytes | None:
+        """What it says, here or elsewhere; None where that is not heard in time."""
+        seconds = self._patience * LEADERS_PART
+        try:
+            async with asyncio.timeout(seconds):
+                passed = None if self._leads() else await self._passed_on(body, hop=hop)
+                return passed or _said(review, waiting=await self._one_for(review.victim))
+        except TimeoutError:
+            why = f"no answer within {seconds:g} s"
+        except AliquotError as error:
+            why = str(error)
+        log.info("an eviction is judged without the leader: %s", why, extra=_about(review))
+        return None
 
     async def _passed_on(self, body: bytes, *, hop: str) -> bytes | None:
         """The leader's answer; None where we have become the leader meanwhile."""
@@ -129,19 +139,20 @@ class Sparing:
             raise LeaderUnheardError(f"the leader's answer can't be read: {error}", where=SPARE) from error
         return passed.body
 
-    async def _judged(self, review: _Review) -> bytes:
-        waiting = await self._one_for(review.victim)
-        if waiting is None:
-            log.info("kept from eviction by priority", extra=_about(review))
-            return encode_not_there(review.uid, why=NOBODY_GOES)
-        log.info("goes for a pod that runs the cluster", extra={**_about(review), "for": in_log(waiting.key)})
-        return encode_allowed(review.uid)
-
 
 def _review_of(body: bytes) -> _Review:
     review = decoded(_reviews, body, what="body").request
     victim = decoded(_pods, review.old_object, what="oldObject")
     return _Review(uid=review.uid, user=review.user_info.username, victim=victim)
+
+
+def _said(review: _Review, *, waiting: Pod | None) -> bytes:
+    """Where that one waits for it, or nobody."""
+    if waiting is None:
+        log.info("kept from eviction by priority", extra=_about(review))
+        return encode_not_there(review.uid, why=NOBODY_GOES)
+    log.info("goes for a pod that runs the cluster", extra={**_about(review), "for": in_log(waiting.key)})
+    return encode_allowed(review.uid)
 
 
 def _about(review: _Review) -> dict[str, str]:

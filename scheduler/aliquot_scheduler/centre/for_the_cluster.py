@@ -14,10 +14,8 @@ from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.binder import NotReadyError
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.extender.preempting import is_exempt
-from aliquot_scheduler.extender.preemptors import Preemptors
+from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN, Preemptors
 
-# The watch is some milliseconds behind; a busy API server and our own longest rounds are within this.
-PATIENCE = 0.5
 _LOOK = 0.05
 
 
@@ -66,7 +64,7 @@ class ForTheCluster:
 
     async def one_for(self, victim: Pod) -> Pod | None:
         """For whom it may go; None if there is nobody after a moment either."""
-        until = self._clock.monotonic() + PATIENCE
+        until = self._clock.monotonic() + NOMINATED_WITHIN
         while True:
             if why := self._why_not():
                 raise NotReadyError(why, where="centre", remedy="kube-scheduler evicts as without us meanwhile")

@@ -23,6 +23,9 @@ _LOOKED_AT: Final = ("Unschedulable", "SchedulerError")
 # kube-scheduler looks at a new pod of the system within a second, before all others. When it looks at one that has
 # waited for longer, since it was away itself, it nominates it as it evicts for it.
 _OVERLOOKED: Final = 60.0
+# kube-scheduler evicts and nominates at the same moment. A watch is some milliseconds behind; a busy API server and the
+# leader's longest rounds are within this.
+NOMINATED_WITHIN: Final = 0.5
 
 
 class Preemptors:

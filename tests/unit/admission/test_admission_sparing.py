@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from aliquot_core.objects import Pod
-from aliquot_kube.clock import SystemClock
 from aliquot_scheduler.admission.admission import Admission
+from aliquot_scheduler.admission.onlooker import UnseenError
 from aliquot_scheduler.admission.review import LONGEST_LOGGED, MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.sparing import NOBODY_GOES, PATIENCE, SPARE, Spared, Sparing
+from aliquot_scheduler.admission.sparing import LEADERS_PART, NOBODY_GOES, PATIENCE, SPARE, Spared, Sparing
 from aliquot_scheduler.centre.binder import NotReadyError
 from aliquot_scheduler.extender.forwarding import LeadersAnswer, NotSentError
+from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
+from aliquot_standalone.installed import as_installed
 from support import admitting
 from support.centre import NAMES, make_pod
 
@@ -42,10 +44,17 @@ BLIND = NotReadyError("nothing was heard of pods for 151 s", where="centre")
 
 
 class Leading:
-    """Stands for a leader's knowledge, and for the way to the leader; both note what they were asked."""
+    """Stands for a leader's knowledge, the way to the leader and a look of one's own; all note what they were asked."""
 
-    def __init__(self, *, leads: bool = True, known: Pod | Exception | None = None, passed: Any = None) -> None:
-        self.leads, self.known, self.passed = leads, known, passed
+    def __init__(
+        self,
+        *,
+        leads: bool = True,
+        known: Pod | Exception | None = None,
+        passed: Any = None,
+        seen: Pod | Exception | None = None,
+    ) -> None:
+        self.leads, self.known, self.passed, self.seen = leads, known, passed, seen
         self.asked: list[str] = []
 
     async def one_for(self, victim: Pod) -> Pod | None:
@@ -54,6 +63,13 @@ class Leading:
         if isinstance(self.known, Exception):
             raise self.known
         return self.known
+
+    async def one_seen(self, victim: Pod) -> Pod | None:
+        """What the API server says, or that it does not."""
+        self.asked.append(f"looked: {victim.metadata.name}")
+        if isinstance(self.seen, Exception):
+            raise self.seen
+        return self.seen
 
     async def forward(self, path: str, body: bytes) -> LeadersAnswer | None:
         """Pass on; an answer is made of the status and the body that were given."""
@@ -72,10 +88,8 @@ class Leading:
             names=NAMES,
             leads=lambda: self.leads,
             one_for=self.one_for,
+            one_seen=self.one_seen,
             forward=self.forward,
-            clock=SystemClock(),
-            # Shorter than until it asks again.
-            patience=0.05,
         )
 
 
@@ -127,84 +141,87 @@ async def test_for_what_runs_the_cluster_he_goes(caplog: pytest.LogCaptureFixtur
 
 REFUSES = json.dumps({"response": {"uid": "u", "allowed": False}}).encode()
 ALLOWS = json.dumps({"response": {"uid": "u", "allowed": True}}).encode()
+UNSEEN = UnseenError("who waits could not be read: etcd has no leader", where="admission", remedy="see why")
+LEADER, HERE, LOOKED = "leader: /spare", "here: p", "looked: p"
 # Who is asked, by whom, and what comes of it: whether it goes, whether that was judged, and whom that asked.
 ASKED: dict[str, tuple[Leading, str, bool, bool, list[str]]] = {
-    "the leader knows nothing": (Leading(known=BLIND), "", True, False, ["here: p"]),
-    "the leader, by a follower": (Leading(), "follower", False, True, ["here: p"]),
-    "a follower; the leader refuses": (
-        *(Leading(leads=False, passed=(200, REFUSES)), "", False, True, ["leader: /spare"]),
-    ),
-    "a follower; the leader allows": (
-        *(Leading(leads=False, passed=(200, ALLOWS)), "", True, True, ["leader: /spare"]),
-    ),
-    "a follower; nobody answers": (*(Leading(leads=False, passed=UNREACHABLE), "", True, False, ["leader: /spare"]),),
-    "a follower; the leader is crowded": (
-        *(Leading(leads=False, passed=(503, REFUSES)), "", True, False, ["leader: /spare"]),
-    ),
-    "a follower; the leader says nonsense": (
-        *(Leading(leads=False, passed=(200, b"{}")), "", True, False, ["leader: /spare"]),
-    ),
-    "a follower that has become the leader": (Leading(leads=False), "", False, True, ["leader: /spare", "here: p"]),
-    "a follower, by another": (Leading(leads=False, passed=(200, REFUSES)), "another", True, False, []),
+    "the leader, by a follower": (Leading(), "follower", False, True, [HERE]),
+    "a follower; the leader refuses": (Leading(leads=False, passed=(200, REFUSES)), "", False, True, [LEADER]),
+    "a follower; the leader allows": (Leading(leads=False, passed=(200, ALLOWS)), "", True, True, [LEADER]),
+    "a follower that has become the leader": (Leading(leads=False), "", False, True, [LEADER, HERE]),
+    **{
+        f"{who}; {what}": (Leading(leads=False, passed=passed, seen=seen), hop, goes, judged, [*asked, LOOKED])
+        for who, hop, passed, asked in (
+            ("a follower, and nobody answers", "", UNREACHABLE, [LEADER]),
+            ("a follower, and the leader is crowded", "", (503, REFUSES), [LEADER]),
+            ("a follower, and the leader says nonsense", "", (200, b"{}"), [LEADER]),
+            ("a follower that another asks", "another", (200, REFUSES), []),
+        )
+        for what, seen, goes, judged in (
+            ("nobody waits", None, False, True),
+            ("one waits", DNS, True, True),
+            ("the API server does not say", UNSEEN, True, False),
+        )
+    },
+    "the leader knows nothing; nobody waits": (Leading(known=BLIND), "", False, True, [HERE, LOOKED]),
+    "the leader knows nothing; one waits": (Leading(known=BLIND, seen=DNS), "", True, True, [HERE, LOOKED]),
+    "the leader knows nothing, nor is it said": (Leading(known=BLIND, seen=UNSEEN), "", True, False, [HERE, LOOKED]),
 }
 
 
 @pytest.mark.parametrize("row", ASKED)
 async def test_who_can_t_be_judged_goes(row: str) -> None:
-    """Which is said, and is as if nobody were there; what was passed on is not passed on again."""
+    """Neither by a leader nor by the API server: that is said, and is as if nobody were there.
+
+    What was passed on is not passed on again.
+    """
     leading, hop, goes, judged, asked = ASKED[row]
     leading.asked.clear()
     spared = await leading.sparing().answer(review("UPDATE", SLICE), hop=hop)
     assert (said(spared)["allowed"], spared.judged, leading.asked) == (goes, judged, asked)
 
 
-async def test_a_replica_that_another_has_asked_waits_for_nobody() -> None:
-    """Who was asked first does that, and has no more time."""
+async def hangs(*_: object) -> Any:
+    """Never answers."""
+    await asyncio.get_running_loop().create_future()
 
-    class Hurried(SystemClock):
-        async def sleep(self, seconds: float) -> None:
-            raise AssertionError(seconds)
 
-    leading = Leading(leads=False, passed=(200, REFUSES))
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_leader_that_hangs_is_waited_for_half_the_time(leads: bool) -> None:
+    """Here or elsewhere; so there is some left to look."""
+    leading = Leading(leads=leads, seen=DNS)
     sparing = Sparing(
-        names=NAMES, leads=lambda: False, one_for=leading.one_for, forward=leading.forward, clock=Hurried()
-    )
-    spared = await sparing.answer(review("UPDATE", SLICE), hop="another")
-    assert (said(spared)["allowed"], spared.judged, leading.asked) == (True, False, [])
-
-
-@pytest.mark.parametrize("knew", [Leading(known=BLIND), Leading(leads=False, passed=UNREACHABLE)])
-async def test_while_a_leader_follows_another_nobody_goes_unjudged(knew: Leading) -> None:
-    """One begins within the second, here or elsewhere, and knows soon after."""
-
-    class Meanwhile(SystemClock):
-        async def sleep(self, seconds: float) -> None:
-            assert 0 < seconds < PATIENCE / 4
-            knew.leads, knew.known = True, None
-
-    sparing = Sparing(
-        names=NAMES, leads=lambda: knew.leads, one_for=knew.one_for, forward=knew.forward, clock=Meanwhile()
+        names=NAMES,
+        leads=lambda: leads,
+        one_for=hangs,
+        one_seen=leading.one_seen,
+        forward=hangs,
+        patience=0.02,
     )
     spared = await sparing.answer(review("DELETE", SLICE))
-    assert (said(spared)["allowed"], spared.judged) == (False, True)
+    assert (said(spared)["allowed"], spared.judged, leading.asked) == (True, True, [LOOKED])
 
 
-async def test_a_leader_that_hangs_is_not_waited_for_longer_than_the_api_server_waits(
+async def test_who_hangs_is_not_waited_for_longer_than_the_api_server_waits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Else nobody would be told why the victim went."""
-
-    async def hangs(_path: str, _body: bytes) -> LeadersAnswer | None:
-        never: asyncio.Future[LeadersAnswer | None] = asyncio.get_running_loop().create_future()
-        return await never
-
-    async def never(_: Pod) -> Pod | None:
-        raise AssertionError
-
-    sparing = Sparing(names=NAMES, leads=lambda: False, one_for=never, forward=hangs, clock=SystemClock(), patience=0.0)
+    sparing = Sparing(names=NAMES, leads=lambda: False, one_for=hangs, one_seen=hangs, forward=hangs, patience=0.02)
     spared = await sparing.answer(review("DELETE", SLICE))
     assert (said(spared)["allowed"], spared.judged) == (True, False)
-    assert "no answer within" in caplog.records[0].message
+    assert "evicted by priority unjudged: no answer within" in caplog.records[-1].message
+
+
+def test_the_api_server_waits_for_longer_than_we_do() -> None:
+    """By what is installed; and who looks has time for it, and for what comes with it."""
+    (webhook,) = (
+        webhook
+        for one in as_installed()
+        for webhook in one.get("webhooks", ())
+        if webhook["clientConfig"]["service"]["path"] == SPARE
+    )
+    assert webhook["timeoutSeconds"] > PATIENCE
+    assert PATIENCE * (1 - LEADERS_PART) > 2 * NOMINATED_WITHIN
 
 
 async def test_what_no_api_server_sends_is_told_apart() -> None:

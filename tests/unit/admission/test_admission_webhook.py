@@ -23,6 +23,7 @@ from aliquot_kube.clock import SystemClock
 from aliquot_kube.errors import ServerTroubleError
 from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.metrics import AdmissionMetrics, Endpoint, Outcome
+from aliquot_scheduler.admission.onlooker import UnseenError
 from aliquot_scheduler.admission.review import LONGEST_WARNING, MOST_PROBLEMS, MalformedReviewError
 from aliquot_scheduler.admission.routes import LARGEST_BODY, MUTATE, VALIDATE, VALIDATE_QUEUE, admission_routes
 from aliquot_scheduler.admission.settings import AdmissionSettings
@@ -357,9 +358,12 @@ async def nobody_waits(_: Pod) -> Pod | None:
     return None
 
 
-NOBODY_LEADS = Sparing(
-    names=NAMES, leads=lambda: False, one_for=nobody_waits, forward=no_leader, clock=SystemClock(), patience=0.05
-)
+async def unseen(_: Pod) -> Pod | None:
+    """Stands for an API server that does not say who waits."""
+    raise UnseenError("who waits could not be read", where="admission", remedy="see why")
+
+
+NOBODY_LEADS = Sparing(names=NAMES, leads=lambda: False, one_for=nobody_waits, one_seen=unseen, forward=no_leader)
 
 
 @asynccontextmanager
@@ -406,7 +410,7 @@ async def test_an_eviction_that_nobody_could_judge_is_counted_apart(registry: Co
         said = {"response": {"uid": "u", "allowed": False}}
         return LeadersAnswer(status=200, body=json.dumps(said).encode(), content_type="application/json")
 
-    follower = Sparing(names=NAMES, leads=lambda: False, one_for=nobody_waits, forward=refusing, clock=SystemClock())
+    follower = Sparing(names=NAMES, leads=lambda: False, one_for=nobody_waits, one_seen=unseen, forward=refusing)
     asked: Json = {"uid": "u", "operation": "DELETE", "oldObject": ASKS}
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
     async with served(admission(), registry, sparing=follower) as base, aiohttp.ClientSession() as session:

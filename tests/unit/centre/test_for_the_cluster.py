@@ -11,8 +11,9 @@ import pytest
 from aliquot_core.objects import Namespace, ObjectMeta, Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_scheduler.centre.binder import NotReadyError
-from aliquot_scheduler.centre.for_the_cluster import PATIENCE, ForTheCluster
+from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
 from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
 from support.clocks import VirtualClock
@@ -36,20 +37,20 @@ def knowing(given: Means) -> ForTheCluster:
 
 
 HERE, ELSEWHERE = dns(nominated_node_name="n1"), dns(nominated_node_name="n2")
-MOMENT = PATIENCE / 2
+MOMENT = NOMINATED_WITHIN / 2
 # What is heard before it is asked and a moment later; whether the victim may go, and after how long that is said.
 HEARD: dict[str, tuple[list[Change[Pod]], list[Change[Pod]], bool, float]] = {
-    "nobody waits": ([], [], False, PATIENCE),
+    "nobody waits": ([], [], False, NOMINATED_WITHIN),
     "one waits": ([Added(new=HERE)], [], True, 0.0),
     "one comes": ([], [Added(new=HERE)], True, MOMENT),
     "one is nominated": ([Added(new=ELSEWHERE)], [Modified(old=ELSEWHERE, new=HERE)], True, MOMENT),
-    "one is nominated elsewhere": ([Added(new=ELSEWHERE)], [], False, PATIENCE),
-    "one has gone": ([Added(new=HERE), Deleted(old=HERE)], [], False, PATIENCE),
+    "one is nominated elsewhere": ([Added(new=ELSEWHERE)], [], False, NOMINATED_WITHIN),
+    "one has gone": ([Added(new=HERE), Deleted(old=HERE)], [], False, NOMINATED_WITHIN),
     "one has come in its place": (
         [Added(new=HERE), Modified(old=HERE, new=dns("next", nominated_node_name="n2"))],
         [],
         False,
-        PATIENCE,
+        NOMINATED_WITHIN,
     ),
 }
 
@@ -69,7 +70,7 @@ async def test_who_is_asked_first_hears_for_whom(row: str) -> None:
     assert told.done() is (after < MOMENT - 0.01)
     await clock.advance(0.05)
     assert told.done() is (after <= MOMENT)
-    await clock.advance(PATIENCE)
+    await clock.advance(NOMINATED_WITHIN)
     found = await told
     assert (found.key if found else None) == (dns().key if may else None)
 
@@ -85,7 +86,7 @@ async def test_one_that_nobody_looks_at_is_asked_for_no_longer() -> None:
     assert (await known.one_for(VICTIM)) is labelled
     await clock.advance(2.0)
     told = asyncio.ensure_future(known.one_for(VICTIM))
-    await clock.advance(2 * PATIENCE)
+    await clock.advance(2 * NOMINATED_WITHIN)
     assert await told is None
 
 
@@ -96,7 +97,7 @@ async def test_blind_nobody_is_judged() -> None:
     told = asyncio.ensure_future(known.one_for(VICTIM))
     await clock.advance(MOMENT)
     blind[0] = "nothing was heard of pods for 151 s"
-    await clock.advance(PATIENCE)
+    await clock.advance(NOMINATED_WITHIN)
     with pytest.raises(NotReadyError, match="151 s"):
         await told
 
@@ -153,7 +154,7 @@ async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first:
     if not pod_first:
         known.pod_changed(Added(new=network()))
     told = asyncio.ensure_future(known.one_for(VICTIM))
-    await clock.advance(2 * PATIENCE)
+    await clock.advance(2 * NOMINATED_WITHIN)
     found = await told
     assert (found.key if found else None) == (network().key if may else None)
 
