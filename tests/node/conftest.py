@@ -20,6 +20,7 @@ from support.kubelets import short_folders
 from support.pipes import Pipe
 from support.pod_board import PodBoard
 from support.scripted_http import ScriptedServer
+from support.small_machine import SmallMachine, small_machine
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +85,10 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
     yield to
     for transport in made:
         await transport.close()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallMachine]:
+    """One machine for all tests: each has pods of its own."""
+    with small_machine(tmp_path_factory.mktemp("machine")) as running:
+        yield running

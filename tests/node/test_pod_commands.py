@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from support.http_api import LONG_S
-from support.small_machine import COMMAND, NODE, SmallMachine, phase, small_machine
+from support.small_machine import COMMAND, NODE, SmallMachine, phase
 from support.up_process import eventually
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallMachine]:
-    """One machine for all tests: each has pods of its own."""
-    with small_machine(tmp_path_factory.mktemp("machine")) as running:
-        yield running
 
 
 def listed(machine: SmallMachine, *arguments: str) -> list[dict[str, object]]:

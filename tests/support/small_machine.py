@@ -228,3 +228,18 @@ async def _until_offered(transport: PlainTransport) -> None:
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """How it ended, and what it printed."""
+    out, err = process.communicate(timeout=LONG_S)
+    return process.returncode, out, err
+
+
+def without_room(machine: SmallMachine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command whose output goes to a full disk."""
+    argv = [sys.executable, "-m", "aliquot_cli.main", *arguments]
+    with Path("/dev/full").open("wb") as full:
+        return subprocess.run(
+            argv, stdout=full, stderr=subprocess.PIPE, env=machine.environment(), text=True, timeout=LONG_S, check=False
+        )
