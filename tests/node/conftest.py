@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from kubernetes.client import Configuration
 
+from aliquot_agent.gpus.nvml import NvmlDriver
+from aliquot_kube.clock import SystemClock
 from aliquot_kube.credentials import Credentials
 from aliquot_kube.plain import PlainServer, PlainTransport
 from aliquot_kube.questions import PieceTransport
@@ -17,6 +19,7 @@ from support.fake_nvml import FakeNvml, build_library
 from support.gpu_contract import MODELS
 from support.kube_ways import WAYS, Connect
 from support.kubelets import short_folders
+from support.nvml_stage import QUICK
 from support.pipes import Pipe
 from support.pod_board import PodBoard
 from support.scripted_http import ScriptedServer
@@ -92,3 +95,13 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallMachine]:
     """One machine for all tests: each has pods of its own."""
     with small_machine(tmp_path_factory.mktemp("machine")) as running:
         yield running
+
+
+@pytest.fixture
+async def driver(fake_nvml: FakeNvml) -> AsyncIterator[NvmlDriver]:
+    """The driver on four fake GPUs; no test may break a rule of NVML's on the way."""
+    driver = NvmlDriver(clock=SystemClock(), patience=QUICK)
+    yield driver
+    fake_nvml.mend()
+    await driver.close()
+    assert fake_nvml.violations() == []

@@ -55,3 +55,6 @@ class FakeHands:
         """Leave an upgrade half done."""
         self._nvml.init = NVML_ERROR_LIB_RM_VERSION_MISMATCH
         self._nvml.write()
+
+
+NOT_SUPPORTED, NO_PERMISSION, UNKNOWN = 3, 4, 999
