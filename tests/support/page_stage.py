@@ -192,3 +192,10 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
             if await holds():
                 return
             await asyncio.sleep(0.01)
+
+
+async def get(session: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+    """Ask."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with session.get(url, headers=named, allow_redirects=False) as answer:
+        return answer.status, await answer.text()
