@@ -5,15 +5,12 @@ Each snapshot is taken just before the leader decides.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from aliquot_cli.cluster import Place
-from aliquot_cli.options import Call
 from aliquot_cli.snapshot import read_snapshot
-from aliquot_cli.sources import gather
 from aliquot_core.instants import micro_time, second_time
 from aliquot_core.names import LEADER_LEASE, MIX, MIX_KEY, MOVED_KEY
 from aliquot_core.objects import Lease, Node, Queue
@@ -27,6 +24,7 @@ from support.centre import NAMES, WALL, failing, gpus, make_lease, make_node
 from support.queue_stage import queue
 from support.reclaim_stage import ReclaimStage
 from support.reigning import Reigning
+from support.snapshots import CALL
 
 replace = msgspec.structs.replace
 
@@ -35,7 +33,6 @@ AN_HOUR = 3_600.0
 # A pod has run for ten hours when it is bound: so long a whole card waits until moving a half pays.
 LONG = 60_000.0
 PER_HOUR = 10
-CALL = Call(place=cast("Place", None), sources=gather(), names=NAMES)
 
 
 def _stage(nodes: tuple[int, ...]) -> ReclaimStage:
