@@ -1,4 +1,4 @@
-"""A namespace of its own for each test, and the addresses in it."""
+"""A namespace of its own for each test, the addresses in it, and what pods of several contracts have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from support.http_api import HttpApi, Json
+
+GATE = [{"name": "aliquot.dev/queue"}]
 
 
 @dataclass(frozen=True, kw_only=True)
