@@ -22,8 +22,9 @@ from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL
 from support.guarantee_oracle import Guarantees, Portion, demanding, kept_idle, wishes
+from support.queue_actors import MEMORY, SCARCE
 from support.queue_count import Count
-from support.queue_world import MEMORY, SCARCE, STEPS, QueueWorld
+from support.queue_world import STEPS, QueueWorld
 
 replace = msgspec.structs.replace
 _Gpu = tuple[str, str]

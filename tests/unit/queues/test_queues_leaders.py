@@ -9,8 +9,9 @@ import pytest
 from aliquot_core.inventory import Gpu
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from support.centre import make_node, sick
+from support.queue_actors import MEMORY, MODELS, NODES
 from support.queue_stage import Stage
-from support.queue_world import MEMORY, MODELS, NODES, QueueWorld
+from support.queue_world import QueueWorld
 
 # Nobody ever loses patience, so nobody stands back for anybody: only cards and quota count.
 NEVER = QueueSettings(patience=600_000.0, hold=0.0, owed=600_000.0, stale_gang=80_000.0)

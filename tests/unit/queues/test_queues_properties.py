@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot_scheduler.queues.said.settings import QueueSettings
+from support.queue_actors import MEMORY, MODELS, NODES, SETTINGS
 from support.queue_stage import Stage, queue
-from support.queue_world import MEMORY, MODELS, NODES, SETTINGS, STEPS, QueueWorld
+from support.queue_world import STEPS, QueueWorld
 
 ALL = [step.__name__ for step, times in STEPS.items() for _ in range(times)]
 

@@ -11,8 +11,9 @@ from aliquot_scheduler.queues.letting_in import showing
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, make_node
+from support.queue_actors import NODES
 from support.queue_stage import queue
-from support.queue_world import NODES, QueueWorld
+from support.queue_world import QueueWorld
 from support.showings_oracle import MINUTES
 from support.shown_order_oracle import ShownOrderOracle
 
