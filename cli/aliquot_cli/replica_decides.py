@@ -46,6 +46,10 @@ def centre_of(
     """What it decides while it leads."""
     rules, mix = rules_in_force(settings.rules), settings.placement.given
 
+    def settled() -> None:
+        leadership.has_read()
+        gc.freeze()
+
     def new_reign() -> Reign:
         return Reign(
             transport=transport,
@@ -55,7 +59,7 @@ def centre_of(
             settings=settings.centre,
             queues=settings.queues,
             leads=lambda: leadership.leads(clock.monotonic()),
-            settled=gc.freeze,
+            settled=settled,
             led_until=leadership.beat_before,
             renew=settings.election.renew,
             aside=asyncio.to_thread,

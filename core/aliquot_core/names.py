@@ -271,6 +271,11 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
         return self.of("address")
 
     @property
+    def told_until(self) -> str:
+        """Lease annotation: when the last leader beat last that had read all; there until whoever leads has too."""
+        return self.of("told-until")
+
+    @property
     def heartbeat_interval(self) -> str:
         """Lease annotation: seconds between two signs of life of a node."""
         return self.of("heartbeat-interval")

@@ -27,11 +27,12 @@ leader writes is also guarded one by one (`Leadership.check`, and versions or ui
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from aliquot_core.errors import ClusterError
+from aliquot_core.instants import micro_time
 from aliquot_core.objects import Lease
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -88,6 +89,10 @@ def longest_renew(duration: float) -> float:
     return max(usual.renew, duration - usual.margin - 3 * usual.request - usual.look)
 
 
+# Where nobody is known to have led.
+_NEVER: Final = micro_time(0.0)
+
+
 class Look(msgspec.Struct, frozen=True):
     """Read the lease; then `seen` or `failed`."""
 
@@ -138,8 +143,10 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
 class Election:
     """One candidate's part."""
 
-    def __init__(self, *, identity: str, settings: ElectionSettings) -> None:
+    def __init__(self, *, identity: str, settings: ElectionSettings, told_until: str) -> None:
+        """`told_until` is the lease's annotation for what is to be carried on from leader to leader."""
         self._identity = identity
+        self._told_until = told_until
         self._settings = settings
         # What was seen or written last, and whether nothing has come to nothing since.
         self._lease: Lease | None = None
@@ -152,10 +159,13 @@ class Election:
         self._leave_by: float | None = None
         # Our belief to lead ends then, or has ended.
         self.leads_until = -math.inf
-        # When whoever leads, or led last, has renewed last, as it wrote; and what that was before our term began. By
-        # others' wall clocks: for those who compare it with what others wrote, and nothing here is judged by it.
+        # When whoever leads, or led last, has renewed last, as it wrote; and what that was before our term began. Who
+        # had not read yet what there is leaves word of the one before. By others' wall clocks: for those who compare it
+        # with what others wrote, and nothing here is judged by it.
         self._beat = ""
         self.beat_before = ""
+        # Whether in our term all is read.
+        self._has_read = False
 
     # --- what we believe ---------------------------------------------------------------------------------------------
     def leads(self, *, now: float) -> bool:
@@ -178,6 +188,12 @@ class Election:
         """How long the next request may take: no longer than our belief lasts, for its end is to be told at once."""
         left = self.leads_until - now
         return min(self._settings.request, left) if left > 0 else self._settings.request
+
+    def word(self, *, now: float) -> str | None:
+        """What the next claim or renewal is to say of the leaders before; None where nothing."""
+        if not self.leads(now=now):
+            return self._beat or _NEVER
+        return None if self._has_read else self.beat_before or _NEVER
 
     # --- what to do --------------------------------------------------------------------------------------------------
     def step(self, *, now: float) -> Step:
@@ -219,7 +235,7 @@ class Election:
         before, self._lease, self._certain, self._looked_at = self._lease, lease, True, now
         if self._is_mine:
             return
-        self._beat = (lease and lease.spec.renew_time) or self._beat
+        self._beat = self._beat_of(lease) or self._beat
         self.leads_until = min(self.leads_until, now)
         if lease is None:
             self._ripe_at = math.inf
@@ -230,11 +246,15 @@ class Election:
     def written(self, lease: Lease, *, sent_at: float) -> None:
         """A claim or renewal stands; `sent_at` is when it was sent."""
         if not self.leads(now=sent_at):
-            self.beat_before = self._beat
-        self._beat = lease.spec.renew_time or ""
+            self.beat_before, self._has_read = self._beat, False
+        self._beat = self._beat_of(lease)
         self._lease, self._certain, self._renewed_at = lease, True, sent_at
         if self._leave_by is None:
             self.leads_until = max(self.leads_until, sent_at + self._settings.duration - self._settings.margin)
+
+    def has_read(self) -> None:
+        """All that there is was gone through in our term: what happened before it nobody has to look for any more."""
+        self._has_read = True
 
     def released(self, lease: Lease) -> None:
         """Nobody holds the lease now."""
@@ -250,6 +270,11 @@ class Election:
         if self._leave_by is None:
             self._leave_by = now + 2 * self._settings.request
             self.leads_until = min(self.leads_until, now)
+
+    def _beat_of(self, lease: Lease | None) -> str:
+        if lease is None:
+            return ""
+        return lease.metadata.annotations.get(self._told_until) or lease.spec.renew_time or ""
 
     @property
     def _is_mine(self) -> bool:

@@ -72,7 +72,7 @@ class Leadership:
         self._names = names
         self._address = address
         self._settings = settings
-        self._election = Election(identity=self.identity, settings=settings)
+        self._election = Election(identity=self.identity, settings=settings, told_until=names.told_until)
         self._backoff = Backoff(first=settings.look, longest=settings.renew)
         self._failures = 0
         self._wake = asyncio.Event()
@@ -93,7 +93,10 @@ class Leadership:
 
     @property
     def beat_before(self) -> float | None:
-        """When whoever led before our term has renewed last, by its own clock; None where nobody is known to have."""
+        """When whoever led before our term has renewed last, by its own clock; None where nobody is known to have.
+
+        A leader that had not read all by its end is passed over.
+        """
         return seconds_of(self._election.beat_before)
 
     @property
@@ -113,6 +116,10 @@ class Leadership:
                 "this replica does not lead", where=self.identity, remedy=f"ask {leader.address}" if leader else ""
             )
         return fence
+
+    def has_read(self) -> None:
+        """In this term all is read: from now on whoever leads next has only to look for what happens after our end."""
+        self._election.has_read()
 
     # --- changes -----------------------------------------------------------------------------------------------------
     def subscribe(self, consumer: Callable[[Standing], None]) -> None:
@@ -168,16 +175,16 @@ class Leadership:
                 lease = await self._keeper.make()
                 self._election.seen(lease, now=self._clock.monotonic())
             case Take(over=over):
-                self._election.written(await self._keeper.put(self._claim(), over=over), sent_at=sent_at)
+                self._election.written(await self._keeper.put(self._claim(now=sent_at), over=over), sent_at=sent_at)
             case Release(over=over):
                 self._election.released(await self._keeper.release(over=over))
 
-    def _claim(self) -> Claim:
+    def _claim(self, *, now: float) -> Claim:
         return Claim(
             holder=self.identity,
             duration=self._settings.duration,
             wall=self._clock.wall(),
-            annotations={self._names.address: self._address},
+            annotations={self._names.address: self._address, self._names.told_until: self._election.word(now=now)},
         )
 
     def _tell(self) -> None:

@@ -37,7 +37,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     holder: str
     duration: float
     wall: float
-    annotations: Mapping[str, str] = {}
+    # None takes one away.
+    annotations: Mapping[str, str | None] = {}
 
     def spec(self, *, last: LeaseSpec | None) -> LeaseSpec:
         """The lease's content after this write."""
@@ -119,7 +120,8 @@ class LeaseKeeper:
         holder = over.spec.holder_identity if over else None
         self.taken_from = holder if holder != claim.holder else None
         if over is None:
-            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
+            annotations = {name: value for name, value in claim.annotations.items() if value is not None}
+            metadata = msgspec.structs.replace(self._metadata, annotations=annotations)
             return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
         return await self.put(claim, over=over)
 

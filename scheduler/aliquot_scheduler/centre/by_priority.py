@@ -4,8 +4,9 @@ It tells the victim by a condition before it deletes it. Where it asks us before
 webhook refuses it (`admission/sparing.py`), that is for pods that run the cluster alone; people are to see who it was.
 
 While nobody leads whoever it chooses goes: who begins to lead finds those in its first list. Which of them the leader
-before has told of is written nowhere; it told of all until it beat last. So what was written a few seconds before or
-after that may be told of twice, and nothing later is left out.
+before has told of is written nowhere; it told of all until it beat last, if it had read all by then
+(`kube/election.py`). So what was written a few seconds before or after that may be told of twice, and nothing later is
+left out.
 """
 
 from __future__ import annotations

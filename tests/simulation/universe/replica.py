@@ -168,7 +168,7 @@ class SimReplica:
             settings=CentreSettings(name=self.name, address=self.name),
             queues=self.queues,
             leads=lambda: leadership.leads(self.clock.monotonic()),
-            settled=lambda: None,
+            settled=leadership.has_read,
             led_until=leadership.beat_before,
             renew=TIMES.renew,
         )

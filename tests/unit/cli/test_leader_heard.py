@@ -23,12 +23,15 @@ from support.fake_api import FakeApi
 ELECTION = ElectionSettings(duration=20.0, renew=4.5)
 
 
-def test_the_leader_judges_by_the_election_s_settings() -> None:
-    """As the process is put together."""
+def test_the_leader_judges_by_the_election_s_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the process is put together; and once it has read all, the next need not look for what was before."""
+    said: list[str] = []
+    monkeypatch.setattr("gc.freeze", lambda: said.append("frozen"))
+    leadership = SimpleNamespace(beat_before=1_000.0, has_read=lambda: said.append("read"))
     centre = centre_of(
         Settings(election=ELECTION),
         transport=FakeApi(),
-        leadership=cast("Leadership", SimpleNamespace(beat_before=1_000.0)),
+        leadership=cast("Leadership", leadership),
         clock=VirtualClock(),
         random=lambda: 0.5,
     )
@@ -36,6 +39,9 @@ def test_the_leader_judges_by_the_election_s_settings() -> None:
     assert (reign.picture._hearing._after, reign._watches._deaf) == (deaf_after(4.5), deaf_after(4.5))
     # What was told until then it does not tell again.
     assert 900.0 < reign.clerks.by_priority._told_until < 1_000.0
+    assert said == []
+    reign._settled()
+    assert said == ["read", "frozen"]
 
 
 def leading(seconds: int | None) -> Lease:

@@ -20,6 +20,7 @@ from aliquot_kube.election import (
     longest_renew,
 )
 
+TOLD_UNTIL = "example.org/told-until"
 # Monotonic clocks begin anywhere.
 START = 5_000.0
 
@@ -38,7 +39,7 @@ def lease(holder: str = "other", *, version: int = 1, uid: str = "a", duration: 
 
 def candidate() -> Election:
     """One who knows nothing yet."""
-    return Election(identity="me", settings=ElectionSettings())
+    return Election(identity="me", settings=ElectionSettings(), told_until=TOLD_UNTIL)
 
 
 def follower(found: Lease | None) -> Election:
@@ -229,6 +230,9 @@ def test_leader_is_known_while_its_lease_is_good() -> None:
     assert leader().holder(now=START + 7) is None
 
 
+NEVER = "1970-01-01T00:00:00.000000Z"
+
+
 def beat(second: int) -> str:
     """As it stands in the lease's version of that number."""
     return f"2031-01-01T00:00:{second:02d}.000000Z"
@@ -257,6 +261,59 @@ def test_where_nobody_led_nobody_has_beaten(found: Lease | None) -> None:
     other.seen(found, now=START + 1)
     other.written(MINE, sent_at=START + 10)
     assert other.beat_before == beat(1)
+
+
+def saying(version: int, word: str | None, *, holder: str = "other") -> Lease:
+    """A lease with what its holder has left to say of the leaders before."""
+    made = lease(holder, version=version)
+    made.metadata.annotations.update({TOLD_UNTIL: word} if word else {})
+    return made
+
+
+# What is seen of others until it is free, one after the other; and when the last of them beat that had read all.
+PASSED: dict[str, tuple[list[Lease], str]] = {
+    "it had read all": ([saying(3, beat(1)), saying(4, None), saying(5, None)], beat(5)),
+    "it had not": ([saying(2, None), saying(3, beat(2)), saying(4, beat(2))], beat(2)),
+    "it had not, and let go": ([saying(3, beat(2)), saying(4, beat(2), holder="")], beat(2)),
+    "nor had the one before": ([saying(3, beat(2)), saying(4, beat(2), holder="another")], beat(2)),
+    "nobody ever had": ([saying(3, NEVER)], NEVER),
+}
+
+
+@pytest.mark.parametrize("row", PASSED)
+def test_a_leader_that_had_not_read_all_by_its_end_is_passed_over(row: str) -> None:
+    """What happened before its term it has told nobody of; whoever leads says so until it has read all itself."""
+    found, before = PASSED[row]
+    election = candidate()
+    for one in found:
+        election.seen(one, now=START)
+    assert election.word(now=START + 20) == before
+    election.written(saying(6, before, holder="me"), sent_at=START + 20)
+    assert (election.beat_before, election.word(now=START + 21)) == (before, before)
+    election.has_read()
+    assert election.word(now=START + 23) is None
+    election.written(saying(7, None, holder="me"), sent_at=START + 23)
+    assert election.beat_before == before
+    # Its next term begins from there, and is unread again.
+    assert election.word(now=START + 40) == beat(7)
+    election.written(saying(8, beat(7), holder="me"), sent_at=START + 40)
+    assert (election.beat_before, election.word(now=START + 41)) == (beat(7), beat(7))
+
+
+def test_a_term_that_ends_before_all_is_read_counts_for_nothing() -> None:
+    """Though it was our own; what is read after its end is of no term."""
+    election = candidate()
+    election.seen(saying(2, None), now=START)
+    election.written(saying(3, beat(2), holder="me"), sent_at=START + 9)
+    election.has_read()
+    assert election.word(now=START + 30) == beat(2)
+    election.written(saying(4, beat(2), holder="me"), sent_at=START + 30)
+    assert (election.beat_before, election.word(now=START + 31)) == (beat(2), beat(2))
+
+
+def test_where_nobody_is_known_to_have_led_it_says_so() -> None:
+    """Else whoever comes next would take its own word for one who had read all."""
+    assert follower(NEW).word(now=START + 9) == NEVER
 
 
 def test_fence_is_the_term() -> None:

@@ -91,7 +91,7 @@ class Candidate:
         """Start anew, knowing nothing."""
         self.lives += 1
         self.waits_for = None
-        self.election = Election(identity=self.identity, settings=TIMES)
+        self.election = Election(identity=self.identity, settings=TIMES, told_until="example.org/told-until")
 
     def now(self, time: float) -> float:
         """Our clock at an instant that nobody knows."""

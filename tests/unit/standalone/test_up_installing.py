@@ -70,7 +70,7 @@ async def test_a_new_centre_may_lead_at_once(ground: Ground, terms: int) -> None
     for _ in range(terms + 1):
         await ground.installer.free_leadership(now=NOW)
         lease = await ground.client.get(LEASES, namespace=NAMES.namespace, name=LEADER_LEASE)
-        election = Election(identity="new", settings=ElectionSettings())
+        election = Election(identity="new", settings=ElectionSettings(), told_until=NAMES.told_until)
         election.seen(lease, now=100.0)
         assert isinstance(election.step(now=100.0), Take)
         seen.append(lease.spec.lease_transitions or 0)
