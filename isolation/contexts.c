@@ -255,13 +255,22 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice 
     return ANSWERED(context, made, take_green(&made, resources, device, flags));
 }
 
+static CUresult destroy_green(CUgreenCtx context, bool ours) {
+    CUcontext part = NULL;
+    if (ours) REAL(cuCtxFromGreenCtx)(&part, context);
+    pace_pause();
+    pace_let_go_green(part);
+    CUresult result = REAL(cuGreenCtxDestroy)(context);
+    pace_resume(result == CUDA_SUCCESS ? EVERY_CONTEXT : NULL);
+    return result;
+}
+
 EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx context) {
     struct holding holding;
     bool ours = holdings_take(GREEN_CONTEXT, (uintptr_t)context, &holding);
+    pace_await_places();
     pthread_mutex_lock(&lock);
-    pace_pause();
-    CUresult result = REAL(cuGreenCtxDestroy)(context);
-    pace_resume(EVERY_CONTEXT); /* streams that were its own may be known by the primary one */
+    CUresult result = destroy_green(context, ours);
     if (ours && result != CUDA_SUCCESS)
         holdings_add(holding);
     else if (ours)

@@ -129,17 +129,10 @@ static int gpu_paced(CUstream stream) {
     return gpu < 0 || is_free(&limits->gpu[gpu]) ? -1 : gpu;
 }
 
-static bool record(struct mark *mark, CUstream stream, bool per_thread) {
-    bool entered = context_enter(stream);
-    bool recorded = event_here(&mark->event, &mark->context) && !stream_is_capturing(stream, per_thread) &&
-                    (per_thread ? REAL(cuEventRecord_ptsz) : REAL(cuEventRecord))(mark->event, stream) == CUDA_SUCCESS;
-    if (entered) context_leave();
-    return recorded;
-}
-
 static void mark(struct pace *pace, CUstream stream, bool per_thread, uint64_t now) {
     struct tail *tail = tails_find(&pace->tails, stream, per_thread);
-    if (!record(&pace->marks[pacing_place(&pace->core)], stream, per_thread)) return;
+    struct mark *place = &pace->marks[pacing_place(&pace->core)];
+    if (!event_behind(stream, per_thread, &place->event, &place->context)) return;
     pacing_marked(&pace->core, tail ? tail->launches : 1, tail, now);
     if (tail) tail->launches = 0;
 }
@@ -192,7 +185,8 @@ void pace_after(int paced, CUstream stream, bool per_thread) {
     if (paced < 0) return;
     struct pace *pace = &paces[paced & ~ESCAPED];
     pthread_mutex_lock(&pace->lock);
-    if (paced & ESCAPED && record(&pace->escape, stream, per_thread)) pacing_escapes(&pace->core);
+    struct mark *escape = &pace->escape;
+    if (paced & ESCAPED && event_behind(stream, per_thread, &escape->event, &escape->context)) pacing_escapes(&pace->core);
     bool noted = tails_add(&pace->tails, stream, per_thread);
     if (pacing_launched(&pace->core, noted)) mark(pace, stream, per_thread, pace->core.asked_at);
     pthread_mutex_unlock(&pace->lock);
@@ -208,17 +202,24 @@ void pace_done(void) {
 
 /* ------------------------------------------------------------------ streams and contexts that end */
 
-static void let_go(struct pace *pace, int gpu, CUstream stream, bool per_thread) {
+/* Until there are places for so many marks; not for ever. When that was. */
+static uint64_t await_places(struct pace *pace, int gpu, unsigned places) {
     uint64_t now = now_ns(), end = now + LONGEST_END;
-    while (!pacing_has_place(&pace->core) && tails_find(&pace->tails, stream, per_thread) && now < end) {
+    while (pacing_places(&pace->core) < places && now < end) {
         pthread_mutex_unlock(&pace->lock);
         nap(NAP);
         pthread_mutex_lock(&pace->lock);
         now = now_ns();
         look(pace, gpu, now);
     }
+    return now;
+}
+
+static void let_go(struct pace *pace, int gpu, CUstream stream, bool per_thread) {
+    if (!tails_find(&pace->tails, stream, per_thread)) return;
+    uint64_t now = await_places(pace, gpu, 1);
     struct tail *tail = tails_find(&pace->tails, stream, per_thread);
-    if (tail && pacing_has_place(&pace->core)) mark(pace, stream, per_thread, now);
+    if (tail && pacing_places(&pace->core)) mark(pace, stream, per_thread, now);
     if (tail && tail->launches) forget_tail(pace, tail, now);
 }
 
@@ -230,19 +231,55 @@ void pace_let_go(CUstream stream, bool per_thread) {
     }
 }
 
+static bool mark_tail(struct pace *pace, struct tail *tail, uint64_t now) {
+    struct mark *place = &pace->marks[pacing_place(&pace->core)];
+    if (!pacing_places(&pace->core) || !event_behind_tail(tail, &place->event, &place->context)) return false;
+    pacing_marked(&pace->core, tail->launches, true, now);
+    tail->launches = 0;
+    return true;
+}
+
+/* Whose a stream is that was made the driver may say by another context. */
+static bool may_end(const struct tail *tail, CUcontext green) {
+    return tail->launches && (stream_is_made(tail->stream) || (green && tail->context == green));
+}
+
+void pace_await_places(void) {
+    for (int gpu = 0; limits && gpu < (int)limits->gpus; gpu++) {
+        pthread_mutex_lock(&paces[gpu].lock);
+        await_places(&paces[gpu], gpu, MOST_TAILS);
+        pthread_mutex_unlock(&paces[gpu].lock);
+    }
+}
+
+void pace_let_go_green(CUcontext green) {
+    uint64_t now = now_ns();
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
+        struct pace *pace = &paces[gpu];
+        for (int i = 0; i < MOST_TAILS; i++) {
+            struct tail *tail = &pace->tails.of[i];
+            if (may_end(tail, green) && !mark_tail(pace, tail, now)) forget_tail(pace, tail, now);
+        }
+    }
+}
+
 void pace_pause(void) {
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) pthread_mutex_lock(&paces[gpu].lock);
     managed_pause(); /* it has events of contexts, too */
+}
+
+static void forget_context(struct pace *pace, CUcontext gone) {
+    pace->core.unmarked -= tails_drop(&pace->tails, gone);
+    for (int i = 0; i < MARK_PLACES; i++)
+        if (pace->marks[i].context == gone) pace->marks[i].event = NULL;
+    if (pace->escape.context == gone) pace->escape.event = NULL;
 }
 
 void pace_resume(CUcontext gone) {
     managed_resume(gone);
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
         struct pace *pace = &paces[gpu];
-        if (gone) pace->core.unmarked -= tails_drop(&pace->tails, gone);
-        for (int i = 0; gone && i < MARK_PLACES; i++)
-            if (pace->marks[i].context == gone) pace->marks[i].event = NULL;
-        if (gone && pace->escape.context == gone) pace->escape.event = NULL;
+        if (gone) forget_context(pace, gone);
         pthread_mutex_unlock(&pace->lock);
     }
 }

@@ -18,9 +18,15 @@ void pace_done(void);
 /* A stream is about to end, or to be captured: it can't be asked any more whether it is done. */
 void pace_let_go(CUstream stream, bool per_thread);
 
-/* Between these two nobody asks the driver anything. `gone` is the context that ended meanwhile, or NULL. */
+/* Between these two nobody asks the driver anything. `gone` is the context that ended meanwhile, or NULL; or EVERY_CONTEXT
+ * where streams have ended and nobody knows whose. */
 #define EVERY_CONTEXT ((CUcontext)UINTPTR_MAX)
 void pace_pause(void);
 void pace_resume(CUcontext gone);
+
+/* A green context is about to end, and its streams can't be asked any more: have room to note that; and between those two,
+ * note it. The context is what the driver knows it by, or NULL. */
+void pace_await_places(void);
+void pace_let_go_green(CUcontext green);
 
 #endif

@@ -79,8 +79,8 @@ bool pacing_may_mark(const struct pacing *pacing) {
     return pacing->pending < MARKS;
 }
 
-bool pacing_has_place(const struct pacing *pacing) {
-    return pacing->pending < MARK_PLACES;
+unsigned pacing_places(const struct pacing *pacing) {
+    return MARK_PLACES - pacing->pending;
 }
 
 unsigned pacing_place(const struct pacing *pacing) {

@@ -46,9 +46,9 @@ bool pacing_launch(struct pacing *pacing, uint64_t now);
 /* It was given to the GPU, and noted by its stream or not. Whether a mark is due behind it. */
 bool pacing_launched(struct pacing *pacing, bool noted);
 
-/* Whether a mark may be made now, and of a stream that ends; where; and that it was made behind so many launches. */
+/* Whether a mark may be made now, and how many of streams that end; where; and that it was made behind so many launches. */
 bool pacing_may_mark(const struct pacing *pacing);
-bool pacing_has_place(const struct pacing *pacing);
+unsigned pacing_places(const struct pacing *pacing);
 unsigned pacing_place(const struct pacing *pacing);
 void pacing_marked(struct pacing *pacing, uint64_t launches, bool noted, uint64_t now);
 

@@ -86,6 +86,34 @@ bool tails_add(struct tails *tails, CUstream stream, bool per_thread) {
     return true;
 }
 
+bool event_behind(CUstream stream, bool per_thread, CUevent *event, CUcontext *context) {
+    bool entered = context_enter(stream);
+    bool recorded = event_here(event, context) && !stream_is_capturing(stream, per_thread) &&
+                    (per_thread ? REAL(cuEventRecord_ptsz) : REAL(cuEventRecord))(*event, stream) == CUDA_SUCCESS;
+    if (entered) context_leave();
+    return recorded;
+}
+
+/* In exchange for another one, which may be none. */
+static bool give_event(struct tail *tail, CUevent *event, CUcontext *context) {
+    CUevent given = tail->event;
+    CUcontext of = tail->event_context;
+    if (!given) return false;
+    tail->event = *event;
+    tail->event_context = *context;
+    *event = given;
+    *context = of;
+    return true;
+}
+
+bool event_behind_tail(struct tail *tail, CUevent *event, CUcontext *context) {
+    if (tail->thread) return give_event(tail, event, context);
+    if (REAL(cuCtxPushCurrent_v2)(tail->context) != CUDA_SUCCESS) return false;
+    bool recorded = event_behind(tail->stream, false, event, context);
+    context_leave();
+    return recorded;
+}
+
 static _Atomic bool captures;
 
 void captures_begin(void) {
@@ -120,7 +148,7 @@ uint64_t tails_drop(struct tails *tails, CUcontext context) {
     for (int i = 0; i < MOST_TAILS; i++) {
         struct tail *tail = &tails->of[i];
         if (tail->event_context == context) tail->event = NULL; /* it went with the context */
-        if (context != EVERY_CONTEXT && tail->context != context) continue;
+        if (tail->context != context) continue;
         launches += tail->launches;
         tail->launches = 0;
     }

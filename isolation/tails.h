@@ -39,7 +39,7 @@ bool tails_are_full(const struct tails *tails);
 /* Whether the stream is done with everything; unknown while it takes part in a capture, which a question would spoil. */
 enum tail_state tail_ask(const struct tail *tail);
 
-/* A context is gone (or any may be: EVERY_CONTEXT), and what was made in it. How many launches are forgotten. */
+/* A context is gone, and what was made in it. How many launches are forgotten. */
 uint64_t tails_drop(struct tails *tails, CUcontext context);
 
 /* Whether it is the calling thread's own default stream. */
@@ -53,5 +53,9 @@ void captures_begin(void);
 
 /* Have an event of the calling thread's context there, in another one's place if need be; false if there is none. */
 bool event_here(CUevent *event, CUcontext *context);
+
+/* Have one there that is behind all that a stream was given, and so by whatever thread; false if there is none. */
+bool event_behind(CUstream stream, bool per_thread, CUevent *event, CUcontext *context);
+bool event_behind_tail(struct tail *tail, CUevent *event, CUcontext *context);
 
 #endif

@@ -19,6 +19,8 @@ int fake_gpu_of_stream(CUstream stream);
 CUgraph fake_captured(CUstream stream);
 bool fake_graph_free(CUdeviceptr address);
 CUresult fake_graph_allocate(CUgraph graph, int gpu, CUdeviceptr *address, uint64_t bytes);
+/* Whether it was a green context that is destroyed. */
+bool fake_ended(const void *context);
 /* The context itself. */
 const void *fake_owner(void);
 /* Free a block of a pool; false if it is none. */

@@ -24,10 +24,12 @@ struct driver_context {
     uint64_t limits[3];
     unsigned attached; /* times, beyond its making */
     CUcontext below; /* on the thread's stack of contexts */
+    bool ended;      /* of a green one: it stays in memory, so that whoever uses its streams once more is found out */
 };
 
 struct driver_green_context {
     CUdevice device;
+    struct driver_context part; /* as which it is made current */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -141,7 +143,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CU
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
-    if (context == vacant) return CUDA_ERROR_INVALID_CONTEXT;
+    if (context == vacant || context->ended) return CUDA_ERROR_INVALID_CONTEXT;
     context->below = current;
     current = context;
     return CUDA_SUCCESS;
@@ -239,14 +241,22 @@ CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device,
     CUresult result = cuDevicePrimaryCtxRetain(&held, device);
     if (result != CUDA_SUCCESS) return result;
     *context = malloc(sizeof **context);
-    (*context)->device = device;
+    **context = (struct driver_green_context){.device = device, .part = {.gpu = device}};
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
+    *context = &green->part;
     return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
-    CUresult result = cuDevicePrimaryCtxRelease_v2(context->device);
-    free(context);
-    return result;
+    context->part.ended = true;
+    return cuDevicePrimaryCtxRelease_v2(context->device);
+}
+
+bool fake_ended(const void *context) {
+    return ((const struct driver_context *)context)->ended;
 }
 
 CUresult cuCtxSynchronize(void) {

@@ -26,6 +26,13 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned flags, int priority) {
+    (void)flags, (void)priority;
+    *stream = malloc(sizeof **stream);
+    **stream = (struct driver_stream){0};
+    return cuCtxFromGreenCtx(&(*stream)->context, context);
+}
+
 /* A default stream is no object. */
 static bool is_made(CUstream stream) {
     return (uintptr_t)stream > LAST_BUILT_IN_STREAM;
@@ -56,7 +63,7 @@ int fake_gpu_of_stream(CUstream stream) {
 }
 
 static void must_live(CUstream stream) {
-    if (is_made(stream) && stream->ended) abort();
+    if (is_made(stream) && (stream->ended || fake_ended(stream->context))) abort();
 }
 
 CUresult cuStreamQuery(CUstream stream) {

@@ -160,6 +160,22 @@ void astray(const char *how, double seconds, unsigned micros) {
     puts("0");
 }
 
+/* A green context that ends at once, with what was given to a stream of it, to the calling thread's, or to none of its own. */
+static void launch_green(const char *how, unsigned microseconds) {
+    CUgreenCtx green;
+    CUcontext part;
+    CUstream stream = NULL;
+    if (CU(cuGreenCtxCreate)(&green, NULL, 0, 0) || CU(cuCtxFromGreenCtx)(&part, green)) exit(5);
+    if (strcmp(how, "green") == 0) CU(cuGreenCtxStreamCreate)(&stream, green, 0, 0);
+    if (strcmp(how, "green-thread") == 0 || strcmp(how, "green-default") == 0) CU(cuCtxSetCurrent)(part);
+    if (strcmp(how, "green-thread") == 0)
+        launch("thread", microseconds, NULL);
+    else
+        CU(cuLaunchKernel)(NULL, microseconds, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    CU(cuCtxSetCurrent)(context);
+    CU(cuGreenCtxDestroy)(green);
+}
+
 /* Many short kernels teach how long a launch takes; then a long one follows each short one at once, and nothing is asked
  * for until it is over. On streams of their own, they end at once. */
 void sneak(const char *how, double seconds, unsigned milliseconds) {
@@ -173,6 +189,9 @@ void sneak(const char *how, double seconds, unsigned milliseconds) {
             CU(cuStreamCreate)(&stream, 0);
             CU(cuLaunchKernel)(NULL, 1000 * milliseconds, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
             CU(cuStreamDestroy_v2)(stream);
+        } else if (strncmp(how, "green", 5) == 0) {
+            for (int i = 0; i < 2; i++) launch("kernel", 1, NULL); /* who was seen slowly has two launches marked */
+            launch_green(how, 1000 * milliseconds);
         } else {
             launch(how, 1, NULL);
             launch(how, 1000 * milliseconds, NULL);
