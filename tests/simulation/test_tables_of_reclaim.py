@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,6 @@ from simulation.universe.api import Weather
 from simulation.universe.doomed import RESTART, quiet
 from simulation.universe.evictions import Evictions
 from simulation.universe.replica import SimReplica
-from simulation.universe.run import SimulationError
 from simulation.universe.table import Table
 from support.queue_scenarios import Scenario
 from support.reclaim_scenarios import MEANWHILE, RECLAIMS
@@ -103,20 +100,11 @@ class DiesAdmitting(Beheaded):
 
 
 FAULTS: tuple[type[Table], ...] = (Table, Lagging, Refused, DiesDeciding, DiesEvicting, DiesAdmitting)
-# What a leader that begins can't know: there the tables are not what comes of it, and docs/preemption.md says so.
-UNKNOWN: Mapping[tuple[type[Table], str], str] = {
-    (DiesEvicting, "a group that would be below its minimum goes as a whole"): "that one of a group went for another",
-}
-
-
-def play(scenario: Scenario, broken: type[Table]) -> Any:
-    """A table with a fault."""
-    why = UNKNOWN.get((broken, scenario.name))
-    marks = [pytest.mark.xfail(raises=SimulationError, reason=f"no leader is told {why}")] if why else []
-    return pytest.param(scenario, broken, id=f"{broken.__name__}-{scenario.name}", marks=marks)
-
-
-PLAYS = [play(scenario, broken) for scenario in (*RECLAIMS, *MEANWHILE) for broken in FAULTS]
+PLAYS = [
+    pytest.param(scenario, broken, id=f"{broken.__name__}-{scenario.name}")
+    for scenario in (*RECLAIMS, *MEANWHILE)
+    for broken in FAULTS
+]
 
 
 @pytest.mark.timeout(120)

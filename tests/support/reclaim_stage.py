@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -107,6 +107,11 @@ class ReclaimStage(Stage):
         )
         self.see(replace(self.pods[uid], metadata=meta))
 
+    def note(self, uid: str, notes: Mapping[str, str]) -> None:
+        """A pod bears these annotations as well."""
+        meta = self.pods[uid].metadata
+        self.see(replace(self.pods[uid], metadata=replace(meta, annotations={**meta.annotations, **notes})))
+
     def reclaimed(self) -> list[str]:
         """Decide, evict, and let all of them go; who was asked."""
         self.decide()
@@ -118,6 +123,15 @@ class ReclaimStage(Stage):
     def victims(self, **more: Any) -> list[str]:
         """Who would have to go now."""
         return sorted(victim.uid for clearing in self.decide(**more) for victim in clearing.victims)
+
+
+def followed(before: ReclaimStage, stage: ReclaimStage) -> ReclaimStage:
+    """Whoever leads next sees all pods that are there, and knows nothing else of what the one before did."""
+    stage.now = before.now
+    stage.beat()
+    for pod in before.pods.values():
+        stage.see(pod)
+    return stage
 
 
 def submit(stage: ReclaimStage, pods: Pods, made: Counter[str]) -> None:

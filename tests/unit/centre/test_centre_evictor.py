@@ -876,3 +876,34 @@ async def test_a_group_of_which_nobody_went_stays_where_there_is_room_by_now() -
     assert scene.stage.pods["r0"].spec.node_name
     await scene.look(70)
     assert scene.api.evicted == []
+
+
+async def test_the_next_leader_sends_back_who_is_left_of_a_group() -> None:
+    """One of it had gone when the leader died: the pod for whom it went says so, and on when it is bound."""
+    scene = Scene(group={"group-size": "4"})
+    scene.api.refusing = {uid: [ServerTroubleError("no", status=500)] for uid in ("b0", "b1", "b2")}
+    ((_, first),) = scene.stage.picture.holdings.of("b3")
+    scene.stage.submit("r0", 100, queue="red", notes={"gpu-uuid": first})
+    await scene.look(1)
+    scene.go()
+    assert scene.api.evicted == ["b3"]
+    # Whoever leads next dies as well, before the last of them is taken.
+    scene.api.refusing["b0"] = [DisruptionBlockedError("no", status=429)] * 2
+    scene.other_leader()
+    await scene.look(5)
+    assert scene.stage.pods["r0"].spec.node_name
+    assert sorted(scene.api.evicted) == ["b1", "b2", "b3"]
+    scene.go()
+    scene.other_leader()
+    await scene.look(100)
+    assert sorted(scene.api.evicted) == ["b0", "b1", "b2", "b3"]
+
+
+@pytest.mark.parametrize(("named", "left"), [(["b0", "gone"], None), (["lost", "gone"], [["lost", "gone"]])])
+async def test_whoever_is_bound_says_of_no_group_that_runs_on(named: list[str], left: list[list[str]] | None) -> None:
+    """It lacks nobody; of which nobody is there any more nothing need be written."""
+    scene = Scene(group={"group-size": "4"})
+    words = {"whose": "b1", "count": 1, "queue": "blue", "node": "n0", "claims": {"g": [1, 1, False]}}
+    scene.stage.note("b1", {NAMES.room: json.dumps({**words, "groups": [named]})})
+    await scene.look(2)
+    assert json.loads(_says(scene, "b1")).get("groups") == left

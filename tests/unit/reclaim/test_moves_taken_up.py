@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from aliquot_scheduler.queues.room.recalling import drained_said, words_for, words_left, words_of_drained
 from support.centre import NAMES
 from support.queue_scenarios import Step
 from support.queue_stage import queue
-from support.reclaim_stage import ReclaimStage, begun
-
-replace = msgspec.structs.replace
+from support.reclaim_stage import ReclaimStage, begun, followed
 
 # Whoever is of `first` goes before all others.
 QUEUES = {"blue": queue(), "red": queue(), "first": queue(priority=1)}
@@ -44,19 +41,12 @@ def moving() -> tuple[ReclaimStage, str]:
 
 def say(stage: ReclaimStage, words: str, *, whose: str = "whole") -> None:
     """What the pod says for which others are moved."""
-    pod = stage.pods[whose]
-    notes = {**pod.metadata.annotations, NAMES.room: words}
-    stage.see(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+    stage.note(whose, {NAMES.room: words})
 
 
 def next_leader(before: ReclaimStage, *, nodes: tuple[int, ...] = (2,), moves_per_hour: int = 10) -> ReclaimStage:
-    """It sees all pods that are there; what the one before has only thought is lost."""
-    stage = ReclaimStage(QUEUES, nodes=nodes, moves_per_hour=moves_per_hour)
-    stage.now = before.now
-    stage.beat()
-    for pod in before.pods.values():
-        stage.see(pod)
-    return stage
+    """What the one before has only thought is lost."""
+    return followed(before, ReclaimStage(QUEUES, nodes=nodes, moves_per_hour=moves_per_hour))
 
 
 def again(stage: ReclaimStage, moved: str, **more: Any) -> None:
@@ -178,11 +168,15 @@ def test_who_is_bound_says_no_more_than_is_kept() -> None:
     """Where room is kept for nobody any more, the next leader is told of none."""
     stage, moved = moving()
     words = stage.pods["whole"].metadata.annotations[NAMES.room]
-    assert words_left(words, kept={moved}) == words
-    less = words_left(words, kept={"another"})
+    assert _left(words, moved) == words
+    less = _left(words, "another")
     assert (json.loads(less).get("refuges"), json.loads(less)["claims"]) == (None, json.loads(words)["claims"])
-    assert words_left(less, kept=()) == less
-    assert words_left("not of us", kept=()) == "not of us"
+    assert _left(less) == less
+    assert _left("not of us") == "not of us"
+
+
+def _left(words: str, *kept: str) -> str:
+    return words_left(words, kept=kept, is_over=lambda _: True)
 
 
 def draining() -> tuple[ReclaimStage, str, str]:

@@ -101,6 +101,7 @@ class Register:
             inside=self.inside,
             books=self.books,
             making_room=self.making_room,
+            stale=self.stale,
             picture=picture,
             wait=self._take_as_found,
         )

@@ -24,6 +24,7 @@ from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside, Way
+from aliquot_scheduler.queues.waiting.stale import StaleGangs
 from aliquot_scheduler.queues.waiting.states import promised_to, state_of
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 
@@ -40,6 +41,7 @@ class TakingOver:
         inside: Inside,
         books: Books,
         making_room: MakingRoom,
+        stale: StaleGangs,
         picture: Picture,
         wait: Callable[[Pod], None],
     ) -> None:
@@ -49,6 +51,7 @@ class TakingOver:
         self._inside = inside
         self._books = books
         self._making_room = making_room
+        self._stale = stale
         self._picture = picture
         self._wait = wait
         self._found: dict[str, Pod] = {}
@@ -140,8 +143,10 @@ class TakingOver:
         self.has_recalled = True
         if self._planting.tree.queueless:
             return
-        in_line = [waiter for line in self._hall.lines.values() for waiter in line]
-        for waiter in self._making_room.recall([*in_line, *self.waiters()], word=self._names.room, now=now):
+        waiters, word = [waiter for line in self._hall.lines.values() for waiter in line], self._names.room
+        waiters += self.waiters()
+        self._stale.lost_before(self._making_room.torn_before(waiters, word=word))
+        for waiter in self._making_room.recall(waiters, word=word, now=now):
             self.forget(waiter.uid)
 
 

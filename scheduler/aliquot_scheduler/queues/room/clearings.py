@@ -61,6 +61,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     covered: frozenset[str] = frozenset()
     # Of victims (UIDs) whose disruption budget is set aside for it.
     against_budgets: frozenset[str] = frozenset()
+    # Of each group of which several go for it some of those (UIDs): what the next leader is told (`torn_groups.py`).
+    groups: tuple[tuple[str, ...], ...] = ()
     # Who was moved (UIDs), and whose room is kept for nobody any more, since it is in the way.
     gives_up: frozenset[str] = frozenset()
 

@@ -6,7 +6,7 @@ of pods. What the leader before us kept is kept by us, once all is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -15,8 +15,9 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
-from aliquot_scheduler.queues.room.recalling import drained_said, recalled, refuges_said
+from aliquot_scheduler.queues.room.recalling import drained_said, groups_said, recalled, refuges_said
 from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
+from aliquot_scheduler.queues.room.torn_groups import groups_of, torn
 from aliquot_scheduler.queues.room.yielding import is_demanded
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
@@ -53,7 +54,8 @@ class MakingRoom:
 
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
-        clearing = clearing.held(self._as_it_lies)
+        groups = clearing.groups or groups_of(clearing)
+        clearing = msgspec.structs.replace(clearing.held(self._as_it_lies), groups=groups)
         for uid in clearing.gives_up:
             self.refuges.lapse(uid)
         self.clearings.make(clearing)
@@ -89,7 +91,15 @@ class MakingRoom:
         went = (
             one for one in clearing.victims if one.uid not in self._inside.bound or self.clearings.was_asked(one.uid)
         )
-        return {one.gang for one in went if one.gang}
+        return {one.gang for one in went if one.gang} | self.torn(clearing.groups)
+
+    def torn(self, groups: Iterable[Sequence[str]]) -> set[GangKey]:
+        """Of these groups (UIDs of each), of which some are gone and some are there."""
+        return torn(groups, bound=self._inside.bound)
+
+    def torn_before(self, waiters: Iterable[Waiter], *, word: str) -> set[GangKey]:
+        """Of which groups the leader before us sent some away, for these or for who is bound, and some are there."""
+        return self.torn(groups_said([*waiters, *self._inside.bound.values()], word=word))
 
     def call_off(self, clearing: Clearing) -> None:
         """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""

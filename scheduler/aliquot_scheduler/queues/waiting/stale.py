@@ -5,7 +5,7 @@ nothing meanwhile, and two such gangs may hold what the other lacks. So after a 
 gang waits as a whole; at once where others have the room of some of them by now. So are some of a run that is torn
 between makers (`torn.py`). While lost turns of others are why nobody comes, a gang has time. Whoever has lost nobody
 is left alone: of a gang that one member has finished, or whose
-members were deleted before we led, nothing says that it can't go on.
+members were deleted before we led and not for others, nothing says that it can't go on.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ class StaleGangs:
             self._runs.has_lost(waiter)
             if not waiter.shape.firm:
                 self._mixed.add(gang)
+
+    def lost_before(self, gangs: Iterable[GangKey]) -> None:
+        """Of these some went by the word of the leader before us: where too few are left, that is known."""
+        self._lost_one |= set(gangs)
+
+    def is_short(self, gang: GangKey) -> bool:
+        """Whether it lacks whom it has lost, as far as was looked by now."""
+        return gang in self._lost_one or gang in self._broken
 
     def hurry(self, gangs: Iterable[GangKey], *, until: float) -> None:
         """Others have the room of some of these: where too few are left, nobody waits for those to come back."""
