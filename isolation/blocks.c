@@ -160,9 +160,13 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t w
     return ANSWERED(pitch, padded, result);
 }
 
+static struct managed *managed_of(const struct holding *block) {
+    return (struct managed *)(uintptr_t)block->record.extra;
+}
+
 static void left(const struct holding *block) {
     if (block->record.flags & LENT) account_recall(block->value);
-    managed_leave((struct managed *)(uintptr_t)block->record.extra);
+    managed_leave(managed_of(block));
     account_release(block->record.gpu, granules_leave(block->value, block->record.bytes));
 }
 
@@ -170,6 +174,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     struct holding block;
     /* Taken out first: once the driver has freed it, another thread may be given the same address. */
     bool ours = holdings_take(BLOCK, address, &block) || pools_take_block(address, &block);
+    if (ours && block.kind == BLOCK) managed_vacated(managed_of(&block));
     CUresult result = REAL(cuMemFree_v2)(address);
     if (ours && result != CUDA_SUCCESS)
         holdings_add(block);

@@ -155,6 +155,13 @@ bool managed_enter(struct taking *taking, struct range range, struct managed **b
     return *block;
 }
 
+void managed_vacated(struct managed *block) {
+    if (!block) return;
+    enter();
+    managed_core_vacated(&core, block);
+    leave();
+}
+
 void managed_leave(struct managed *block) {
     if (!block) return;
     enter();

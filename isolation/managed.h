@@ -18,6 +18,8 @@ void managed_taken(struct taking *taking);
 /* It was taken, on the GPU of the range; false if there is no memory to remember it. The block is NULL where nobody need
  * remember it. */
 bool managed_enter(struct taking *taking, struct range range, struct managed **block);
+/* Before the driver is asked to free it, and when it has. */
+void managed_vacated(struct managed *block);
 void managed_leave(struct managed *block);
 
 /* What a placing call is given to. */

@@ -6,6 +6,7 @@
 #include "granules.h"
 #include "managed_blocks.h"
 #include "managed_guards.h"
+#include "managed_past.h"
 
 static struct managed *next_in(const struct managed_core *core, const struct managed *after, const struct range *range) {
     uint64_t end = range->address + range->bytes;
@@ -157,18 +158,6 @@ static void end_block(struct managed_core *core, struct managed *block, const st
     rest(core, block);
 }
 
-static void forget_past(struct managed_core *core, uint64_t until) {
-    for (struct placing **at = &core->past; *at;) {
-        struct placing *placing = *at;
-        if (placing->ended > until) {
-            at = &placing->next;
-            continue;
-        }
-        *at = placing->next;
-        free(placing);
-    }
-}
-
 void managed_core_end(struct managed_core *core, struct placing *placing, struct passage *passage, bool done) {
     if (passage) passage->next = core->passages, core->passages = passage;
     for (size_t at = 0; passage && at < placing->count; at++)
@@ -178,10 +167,7 @@ void managed_core_end(struct managed_core *core, struct placing *placing, struct
     struct placing **at = &core->placings;
     while (*at != placing) at = &(*at)->next;
     *at = placing->next;
-    placing->ended = ++core->steps;
-    placing->next = core->past;
-    core->past = placing;
-    if (!core->takings) forget_past(core, core->steps);
+    past_add(core, placing);
 }
 
 struct placing *managed_placing(const struct range *ranges, size_t count, struct lane lane) {
@@ -195,14 +181,11 @@ struct placing *managed_placing(const struct range *ranges, size_t count, struct
 /* ------------------------------------------------------------------ blocks */
 
 void managed_core_taken(struct managed_core *core, struct taking *taking) {
-    uint64_t until = core->steps;
     struct taking **at = &core->takings;
     guards_end(core, taking, &(struct fresh){0});
     while (*at != taking) at = &(*at)->next;
     *at = taking->next;
-    for (const struct taking *other = core->takings; other; other = other->next)
-        if (other->begun < until) until = other->begun;
-    forget_past(core, until);
+    past_forget(core);
 }
 
 static void forget(struct managed_core *core, struct managed *block) {
@@ -246,7 +229,8 @@ struct managed *managed_core_enter(struct managed_core *core, struct taking *tak
     if (!block) return NULL;
     *block = known;
     spans_add(&core->blocks, &block->span);
-    if (!want_all(core, block, core->placings, 0, &fresh) || !want_all(core, block, core->past, taking->begun, &fresh)) {
+    const uint64_t since = past_begins(core, taking, &block->span);
+    if (!want_all(core, block, core->placings, 0, &fresh) || !want_all(core, block, core->past, since, &fresh)) {
         want_no_more(core, block, (struct part){0, block_granules(block)});
         forget(core, block);
         return NULL;
@@ -254,7 +238,7 @@ struct managed *managed_core_enter(struct managed_core *core, struct taking *tak
     guards_end(core, taking, &fresh);
     for (uint64_t i = 0; i < block_granules(block); i++) comes(&block->granules[i]);
     begin_with_all(core, block, core->placings, 0);
-    begin_with_all(core, block, core->past, taking->begun);
+    begin_with_all(core, block, core->past, since);
     return block;
 }
 

@@ -74,6 +74,7 @@ struct managed_core {
     struct span *blocks;
     struct map shared; /* how many blocks are charged in a granule that one of them fills in part, by granule and GPU */
     struct placing *placings, *past;
+    struct vacated *vacated;
     struct taking *takings;
     struct bringer *bringers;
     struct passage *passages;
@@ -99,6 +100,9 @@ struct managed *managed_core_enter(struct managed_core *core, struct taking *tak
 
 /* It was, or was not; it needs no guard any more. */
 void managed_core_taken(struct managed_core *core, struct taking *taking);
+
+/* The driver is about to be asked to free it: what lies there next is met by no call that has ended by now. */
+void managed_core_vacated(struct managed_core *core, const struct managed *block);
 
 /* It was freed. */
 void managed_core_leave(struct managed_core *core, struct managed *block);

@@ -18,6 +18,7 @@ WAYS = ["prefetch", "prefetch-thread", "prefetch-two", "prefetch-two-thread", "a
 WAYS += ["batch", "batch-thread", "discard", "discard-thread"]
 HOST = -1
 BLOCK = 400 * MIB
+SMALLER = 300 * MIB  # of which a GPU has room for two
 
 
 @pytest.fixture
@@ -269,6 +270,22 @@ def test_what_is_taken_where_another_block_is_being_placed_is_charged_there(cont
     assert charged(container, tenant) == (CONTEXT + BLOCK, BLOCK)
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
     assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
+
+
+def test_what_was_placed_there_before_is_not_the_next_block_s(container: Container) -> None:
+    """A call that was over before the old block was freed can't have found the new one, whenever that was asked for."""
+    tenant = container.run().started()
+    assert tenant.ask(f"take managed {SMALLER}") == "0"
+    assert tenant.ask(f"freed-take {SMALLER}").split() == ["0", "1"]
+    assert used(container) == charged(container, tenant) == (CONTEXT + SMALLER, 0)
+
+
+def test_a_call_that_ends_while_a_block_is_freed_may_have_found_the_next(container: Container) -> None:
+    """The driver may have given its place away before it says that it has freed it."""
+    tenant = container.run().started()
+    assert tenant.ask(f"place-while-freed {SMALLER}").split() == ["0", "1"]
+    assert used(container) == (CONTEXT, SMALLER)
+    assert charged(container, tenant) == (CONTEXT + SMALLER, SMALLER)
 
 
 def test_who_takes_where_a_call_places_waits_until_it_is_over(container: Container) -> None:

@@ -27,6 +27,11 @@ class Block:
     brought_by: int | None = None
     copied: bool = False
     handle: int | None = None
+    vacated: int = 0  # when the driver was last to be asked to free it
+
+    def overlaps(self, other: Block) -> bool:
+        """Whether they can't both be there."""
+        return self.at < other.at + other.size and other.at < self.at + self.size
 
     def own(self) -> set[int]:
         """Granules of it that no other block can lie in."""
@@ -71,4 +76,5 @@ class Call:
     placing: object
     issued: bool = False
     done: bool = True
+    ended: int | None = None  # when
     found: list[Block] = field(default_factory=list)  # what was there when the driver was asked

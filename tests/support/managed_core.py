@@ -58,7 +58,7 @@ class Core(ctypes.Structure):
     _fields_ = (
         ("blocks", _POINTER),
         ("shared", _Map),
-        *((name, _POINTER) for name in ("placings", "past", "takings", "bringers", "passages", "over")),
+        *((name, _POINTER) for name in ("placings", "past", "vacated", "takings", "bringers", "passages", "over")),
         ("steps", _NUMBER),
         ("freed", _NUMBER * MOST_GPUS),
     )
@@ -73,7 +73,7 @@ class Fresh(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL:
     """Compiled once."""
-    names = ("managed_core.c", "managed_guards.c", "managed_blocks.c", "spans.c", "map.c")
+    names = ("managed_core.c", "managed_guards.c", "managed_past.c", "managed_blocks.c", "spans.c", "map.c")
     loaded = compiled(*(ROOT / "isolation" / name for name in names))
     core, fresh, taking = ctypes.POINTER(Core), ctypes.POINTER(Fresh), ctypes.POINTER(Taking)
     for name, result, arguments in (
@@ -84,6 +84,7 @@ def library() -> ctypes.CDLL:
         ("managed_core_taken", None, (core, taking)),
         ("managed_core_enter", _POINTER, (core, taking, Range)),
         ("managed_core_meets", ctypes.c_bool, (core, ctypes.POINTER(Placing))),
+        ("managed_core_vacated", None, (core, _POINTER)),
         ("managed_core_leave", None, (core, _POINTER)),
         ("managed_placing", ctypes.POINTER(Placing), (ctypes.POINTER(Range), ctypes.c_size_t, Lane)),
         ("managed_core_plan", ctypes.c_bool, (core, ctypes.POINTER(Placing), fresh)),

@@ -12,25 +12,28 @@ from support.managed_blocks import GRANULE, UNIT, Block, Call, Spot, Where
 from support.managed_core import BY_ADVICE, BY_STREAM, BY_THREAD, Core, Fresh, Lane, Passage, Range, library
 
 SPACE = 32  # units of addresses that blocks lie in
+MOST_TAKEN = 3  # at once
 TANGLED, ENDED = -1, -2  # brought by nobody knows whom, or by a stream that is no more
 
 
 @dataclass(kw_only=True, eq=False)
 class Taking:
-    """A block that the driver has given, which is not entered yet; and the calls that were under way meanwhile."""
+    """A block that the driver is asked for, and may have given; and the calls that were under way meanwhile."""
 
-    block: Block
+    size: int
+    home: int
     met: list[Call]
     told: c.Taking
+    block: Block | None = None
 
     def guarded(self) -> set[int]:
         """Where calls that were under way might bring it."""
         named = {where.gpu for call in self.met for where in call.wheres}
-        return {gpu for gpu in named if gpu not in (-1, self.block.home)}
+        return {gpu for gpu in named if gpu not in (-1, self.home)}
 
     def guard(self) -> int:
         """What that is charged on each."""
-        return GRANULE * (-(-self.block.size * UNIT // GRANULE) + 1)
+        return GRANULE * (-(-self.size * UNIT // GRANULE) + 1)
 
 
 @dataclass(kw_only=True)
@@ -43,12 +46,14 @@ class Machine:
     charged: list[int] = field(default_factory=lambda: [0] * 16)
     blocks: list[Block] = field(default_factory=list)
     freed: list[Block] = field(default_factory=list)  # by the driver, and not left yet
+    vacated: list[Block] = field(default_factory=list)  # all that the driver was to free
     taken: list[Taking] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     streams: dict[int, deque[Call | int]] = field(default_factory=dict)
     events: dict[int, object] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    moments: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     legal: bool = False
     lane: int = 1
 
@@ -72,48 +77,72 @@ class Machine:
         assert self.charged == [GRANULE * sum(1 for spot in on if spot[1] == gpu) + rest[gpu] for gpu in range(16)]
         for block in self.blocks:
             assert {spot for spot in block.lies if spot[1] != block.home} <= block.on
-        for one in self.taken:
-            assert {gpu for _, gpu in one.block.lies} - {one.block.home} <= one.guarded()
-            assert len({granule for granule, _ in one.block.lies}) * GRANULE <= one.guard()
+        for one, block in self._given():
+            assert {gpu for _, gpu in block.lies} - {block.home} <= one.guarded()
+            assert len({granule for granule, _ in block.lies}) * GRANULE <= one.guard()
 
     # ------------------------------------------------------------------ blocks
 
-    def take(self) -> None:
-        """The driver gives a block; it is entered later."""
-        size = self.chance.choice([1, 1, 2, 3, 4, 6, 9])
-        at = self.chance.randrange(SPACE - size)
-        alive = [*self.blocks, *(one.block for one in self.taken)]
-        if any(one.at < at + size and at < one.at + one.size for one in alive):
+    def _given(self) -> list[tuple[Taking, Block]]:
+        """Those that the driver has given, and which are not entered yet."""
+        return [(one, one.block) for one in self.taken if one.block]
+
+    def ask(self) -> None:
+        """The driver is about to be asked for a block."""
+        if len(self.taken) == MOST_TAKEN:
             return
+        size, home = self.chance.choice([1, 1, 2, 3, 4, 6, 9]), self.chance.randrange(self.gpus)
         told, fresh = c.Taking(), Fresh()
-        block = Block(at=at, size=size, home=self.chance.randrange(self.gpus))
-        library().managed_core_taking(self.core, told, block.home, size * UNIT)
-        taking = Taking(block=block, met=list(self.calls), told=told)
+        library().managed_core_taking(self.core, told, home, size * UNIT)
+        taking = Taking(size=size, home=home, met=list(self.calls), told=told)
         assert library().managed_core_is_met(self.core, told) == bool(taking.guarded())
         library().managed_core_guard(self.core, told, fresh)
         library().managed_core_guarded(self.core, told)
         self.pay(fresh)
         self.taken.append(taking)
         if self.legal:
+            self.take()
+
+    def take(self) -> None:
+        """The driver gives one where there is room; it is entered later. Or it refuses."""
+        wanted = [one for one in self.taken if not one.block]
+        if not wanted:
+            return
+        taking = self.chance.choice(wanted)
+        block = Block(at=self.chance.randrange(SPACE - taking.size), size=taking.size, home=taking.home)
+        if not any(map(block.overlaps, [*self.blocks, *(other for _, other in self._given())])):
+            taking.block = block
+        elif self.legal or self.chance.random() < 0.1:
+            self._gives_up(taking)
+        if self.legal:
             self.enter()
+
+    def _gives_up(self, taking: Taking) -> None:
+        self.taken.remove(taking)
+        library().managed_core_taken(self.core, taking.told)
 
     def enter(self) -> None:
         """It is entered, with what was placed there meanwhile; or the driver takes it back."""
-        if not self.taken:
+        if not self._given():
             return
-        taking = self.taken.pop(self.chance.randrange(len(self.taken)))
-        block, stays = taking.block, self.legal or self.chance.random() < 0.9
-        if not stays:
+        taking, block = self.chance.choice(self._given())
+        if not self.legal and self.chance.random() < 0.1:
             self.flush(block)
-            library().managed_core_taken(self.core, taking.told)
+            self._gives_up(taking)
             return
+        self.taken.remove(taking)
         told = Range(block.at * UNIT, block.size * UNIT, block.home)
         block.handle = library().managed_core_enter(self.core, taking.told, told)
         library().managed_core_taken(self.core, taking.told)
         self.blocks.append(block)
-        for call in taking.met:
+        for call in self._met(block, taking.met):
             for where in call.wheres:
                 self._meets(block, call, where)
+
+    def _met(self, block: Block, calls: list[Call]) -> list[Call]:
+        """Calls that were under way when nothing else lay any more where it lies."""
+        since = max((other.vacated for other in self.vacated if other.overlaps(block)), default=0)
+        return [call for call in calls if call.ended is None or call.ended > since]
 
     def _meets(self, block: Block, call: Call, where: Where) -> None:
         touched = block.touched(where)
@@ -127,9 +156,21 @@ class Machine:
             for granule in touched:
                 block.busy.setdefault(granule, []).append((call, where.to(block)))
 
+    def vacate(self) -> None:
+        """The driver is about to be asked to free one, which the core is told before."""
+        candidates = [one for one in self.blocks if not (self.legal and one.busy)]
+        if not candidates:
+            return
+        block = self.chance.choice(candidates)
+        library().managed_core_vacated(self.core, block.handle)
+        block.vacated = next(self.moments)
+        self.vacated.append(block)
+        if self.legal:
+            self.free()
+
     def free(self) -> None:
         """The driver frees it when its streams are done with it; the core is told later."""
-        candidates = [one for one in self.blocks if not (self.legal and one.busy)]
+        candidates = [one for one in self.blocks if one.vacated]
         if not candidates:
             return
         block = self.chance.choice(candidates)
@@ -215,7 +256,7 @@ class Machine:
             return
         call = self.chance.choice(waiting)
         call.done = self.legal or self.chance.random() < 0.9
-        call.issued, call.found = True, [*self.blocks, *(taking.block for taking in self.taken)]
+        call.issued, call.found = True, [*self.blocks, *(block for _, block in self._given())]
         if not call.done and self.chance.random() < 0.5:
             return  # refused, and nothing of it was done; or all of it was, whatever was answered
         if call.by == BY_STREAM:
@@ -246,6 +287,7 @@ class Machine:
             self.events[number] = passage
             self.streams.setdefault(call.lane, deque()).append(number)
         library().managed_core_end(self.core, call.placing, passage, call.done)
+        call.ended = next(self.moments)
         self.calls.remove(call)
         for block, where in itertools.product(known, call.wheres):
             if call.by != BY_ADVICE and where.brings(block) and block.touched(where) and block.passage != number:
@@ -342,7 +384,8 @@ class Machine:
 
     def walk(self, steps: int) -> None:
         """Chance for so many steps."""
-        choices = [self.take] * 3 + [self.enter] * 3 + [self.free, self.leave, self.leave] + [self.begin] * 4
+        choices = [self.ask] * 3 + [self.take] * 3 + [self.enter] * 3
+        choices += [self.vacate, self.free, self.leave, self.leave] + [self.begin] * 4
         choices += [self.issue] * 4 + [self.end] * 4 + [self.run] * 6 + [self.settle] * 3 + [self.end_stream]
         for _ in range(steps):
             self.chance.choice(choices)()

@@ -22,12 +22,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-/* A block that was taken by flags which are a word to wait by, and that word: it is waited by again once it is freed. */
+/* A block that was taken by flags which are a word to wait by, and that word: it is waited by again once it is freed. Where
+ * they are odd, the word before them is waited by before there is a block. */
 static struct { _Atomic CUdeviceptr address; _Atomic int *come; } watched;
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
-    _Atomic int *come = flags > 2 ? (_Atomic int *)(uintptr_t)flags : NULL;
+    bool before = flags > 2 && flags % 2;
+    _Atomic int *come = flags > 2 && !before ? (_Atomic int *)(uintptr_t)flags : NULL;
     if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (before) fake_come_when_told((_Atomic int *)(uintptr_t)(flags - 1));
     /* With FAKE_CUDA_MANAGED (apart) in granules of its own, whatever gaps others have. */
     const char *how = getenv("FAKE_CUDA_MANAGED");
     bool apart = bytes && bytes < GRANULE_BYTES && how && strcmp(how, "apart") == 0;

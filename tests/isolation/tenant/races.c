@@ -32,19 +32,20 @@ void race(const char *name, uint64_t bytes) {
     printf("%d\n", taken);
 }
 
-/* Who takes managed memory, and waits in the driver by a word. */
+/* Who takes managed memory, and waits in the driver by a word: when it is there, or before. */
 struct waiter {
     pthread_t thread;
     CUdeviceptr address;
     uint64_t bytes;
     CUresult result;
     _Atomic int *come;
+    bool before;
 };
 
 static void *take_it(void *with) {
     struct waiter *waiter = with;
     CU(cuCtxSetCurrent)(context);
-    waiter->result = CU(cuMemAllocManaged)(&waiter->address, waiter->bytes, (unsigned)(uintptr_t)waiter->come);
+    waiter->result = CU(cuMemAllocManaged)(&waiter->address, waiter->bytes, (unsigned)(uintptr_t)waiter->come + waiter->before);
     return NULL;
 }
 
@@ -62,10 +63,14 @@ static void let_go(struct waiter *waiter) {
     pthread_join(waiter->thread, NULL);
 }
 
-/* Two blocks come into the same granule, and the one that is charged is entered while the other is given back. The words
- * lie where 32 bits can say it. */
+/* They lie where 32 bits can say it. */
+static _Atomic int *new_words(void) {
+    return mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* Two blocks come into the same granule, and the one that is charged is entered while the other is given back. */
 void meet_in_granule(uint64_t charged, uint64_t squeezed) {
-    _Atomic int *words = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    _Atomic int *words = new_words();
     struct waiter first = {.bytes = charged, .come = &words[0]};
     struct waiter second = {.bytes = squeezed, .come = &words[1]};
     take_and_wait(&first);
@@ -75,6 +80,60 @@ void meet_in_granule(uint64_t charged, uint64_t squeezed) {
     let_go(&first);
     let_go(&second);
     printf("%d %d %d\n", first.result, second.result, CU(cuMemFree_v2)(first.address));
+}
+
+static void keep(const struct waiter *waiter, CUdeviceptr before) {
+    held[0].value = waiter->address;
+    printf("%d %d\n", waiter->result, waiter->address == before);
+}
+
+/* While another thread waits in the driver for a block, the first one goes to the second GPU and is freed; the next lies in
+ * its place. */
+void take_where_freed(uint64_t bytes) {
+    struct waiter next = {.bytes = bytes, .come = new_words(), .before = true};
+    CUdeviceptr before = held[0].value;
+    take_and_wait(&next);
+    CU(cuMemPrefetchAsync)(before, bytes, 1, NULL);
+    CU(cuMemFree_v2)(before);
+    let_go(&next);
+    keep(&next, before);
+}
+
+static void *bring_it(void *with) {
+    struct waiter *waiter = with;
+    CUmemLocation there = {.type = LOCATION_DEVICE, .id = 1};
+    size_t from = 0;
+    CU(cuCtxSetCurrent)(context);
+    CU(cuMemPrefetchBatchAsync)(&waiter->address, &waiter->bytes, 1, &there, &from, 1, (uintptr_t)waiter->come, NULL);
+    return NULL;
+}
+
+static void *free_it(void *with) {
+    CU(cuCtxSetCurrent)(context);
+    CU(cuMemFree_v2)(((struct waiter *)with)->address);
+    return NULL;
+}
+
+/* A call is to bring a block to the second GPU; the block is freed, the next one is in its place, and has gone there when the
+ * call is over: and only then does whoever freed come back, and then who took. */
+void place_while_freed(uint64_t bytes) {
+    _Atomic int *words = new_words();
+    struct waiter first = {.bytes = bytes, .come = &words[0]}, next = {.bytes = bytes, .come = &words[1]}, call;
+    pthread_t freeing;
+    take_and_wait(&first);
+    *first.come = 2;
+    pthread_join(first.thread, NULL);
+    call = (struct waiter){.address = first.address, .bytes = bytes, .come = &words[2]};
+    pthread_create(&call.thread, NULL, bring_it, &call);
+    await(&call);
+    pthread_create(&freeing, NULL, free_it, &first);
+    await(&first);
+    take_and_wait(&next);
+    let_go(&call);
+    *first.come = 3;
+    pthread_join(freeing, NULL);
+    let_go(&next);
+    keep(&next, first.address);
 }
 
 struct mapper {

@@ -95,6 +95,8 @@ static bool obey(const char *line) {
     else if (strcmp(word, "info") == 0) info();
     else if (strcmp(word, "too-early") == 0) ask_too_early();
     else if (sscanf(line, "meet-in-granule %llu %llu", &number, &other) == 2) meet_in_granule(number, other);
+    else if (sscanf(line, "freed-take %llu", &number) == 1) take_where_freed(number);
+    else if (sscanf(line, "place-while-freed %llu", &number) == 1) place_while_freed(number);
     else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
     else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
         take_while_changed(name, number, other);

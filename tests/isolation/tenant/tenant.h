@@ -121,6 +121,8 @@ void do_fork(const char *name, uint64_t bytes);
 /* races.c */
 void race(const char *name, uint64_t bytes);
 void meet_in_granule(uint64_t charged, uint64_t squeezed);
+void take_where_freed(uint64_t bytes);
+void place_while_freed(uint64_t bytes);
 void release_while_mapped(uint64_t bytes);
 void take_while_mapping_waits(uint64_t bytes);
 void replace_context(uint64_t bytes);
