@@ -51,6 +51,10 @@ class Looks:
         """Those of them who kept quota from who came after, when they were looked at last."""
         return self._closing
 
+    def heads(self) -> AbstractSet[str]:
+        """Who was looked at."""
+        return self._looks.keys()
+
     def looked_at(self, one: Candidate, refusal: Refusal, *, now: float, closes: bool, closely: bool = True) -> None:
         """One of them was refused; that is said of it until it is looked at again, `closely` in its turn."""
         before = self._looks.get(one.uid)

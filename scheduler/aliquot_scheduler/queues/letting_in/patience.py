@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
 
 from aliquot_scheduler.queues.judging.stayers import MOST_DOUBLINGS
+from aliquot_scheduler.queues.waiting.waiter import Candidate
 
 
 class Patience:
@@ -46,13 +48,15 @@ class Patience:
             self._still.setdefault(uid, now)
         self._impatient_now = None
 
-    def wait_as_long(self, uid: str, *, other: str) -> bool:
+    def wait_as_long(self, firsts: Mapping[str, Candidate | None]) -> bool:
         """Who comes in before a head that asks the same is passed over since that one was; whether that is new."""
-        if (since := self.since[other]) >= self.since.get(uid, inf):
-            return False
-        self.since[uid] = since
-        self._impatient_now = None
-        return True
+        changes, since = False, self.since
+        for uid, first in firsts.items():
+            if first is not None and (waits := since[uid]) < since.get(first.uid, inf):
+                since[first.uid], changes = waits, True
+        if changes:
+            self._impatient_now = None
+        return changes
 
     def stand_behind(self, uids: AbstractSet[str]) -> None:
         """These heads hold nobody up, and no others, until this is told again; their time goes on."""

@@ -26,7 +26,7 @@ from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.replanting import Replanting
 from aliquot_scheduler.queues.letting_in.sound_first import SoundFirst
-from aliquot_scheduler.queues.letting_in.standing_behind import stand_behind
+from aliquot_scheduler.queues.letting_in.standing_behind import StandingBehind
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
 from aliquot_scheduler.queues.letting_in.taking_over import TakingOver
 from aliquot_scheduler.queues.lost.lost_turns import LostTurns
@@ -59,6 +59,7 @@ class Register:
         self.memory = SweepMemory(patience=settings.patience, hold=settings.hold, owed=settings.owed)
         self.forgetting = Forgetting(half_life=settings.half_life, penalty=settings.penalty)
         self.books = Books(tree=self._planting.tree, forgetting=self.forgetting)
+        self._standing_behind = StandingBehind(memory=self.memory, hall=self.hall, books=self.books)
         self.lost_turns = LostTurns(
             hall=self.hall, inside=self.inside, books=self.books, stand_in_line=self._stand_in_line
         )
@@ -160,8 +161,7 @@ class Register:
 
     def line_up(self, *, now: float) -> None:
         """Before anybody is looked at: what is kept for a head is whose turn comes first of those that ask the same."""
-        shown = self.growth.showings.shown
-        stand_behind(self.memory, hall=self.hall, books=self.books, shown=shown, now=now)
+        self._standing_behind.line_up(shown=self.growth.showings.shown, now=now)
 
     # --- from state to state -----------------------------------------------------------------------------------------
     def take_as_waiting(self, pod: Pod) -> None:

@@ -7,25 +7,93 @@ the first of them has waited as long as any of them, and comes in there; then th
 
 And heads of whom nobody is asked: their queue is held, their group is whole no more or can't start whatever others do,
 or they wait apart. Nothing would ever come to what is kept for these.
+
+Of a thousand heads of one user nearly nothing changes from one sweep to the next: who comes in before whom is kept as
+long as the user's candidates are the same list, and the queues are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
+from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
+from aliquot_scheduler.queues.waiting.line import Heads
+from aliquot_scheduler.queues.waiting.users import Whose
 from aliquot_scheduler.queues.waiting.waiter import Candidate
 
+# Who comes in before each of these heads (UIDs) and asks the same; None before one of whom nobody is asked.
+Firsts = Mapping[str, Candidate | None]
 
-def stand_behind(memory: SweepMemory, *, hall: Hall, books: Books, shown: Collection[str], now: float) -> None:
-    """As they stand in their lines now; for who is `shown` to an autoscaler nothing is kept."""
-    found: dict[str, Candidate | None] = {}
-    for uid in memory.patience.impatient_anywhere(now=now) | memory.owed(now=now):
-        head = hall.standing(uid)
-        if head is None or not hall.is_asked(head, books=books):
+
+@dataclass(kw_only=True)
+class _OfUser:
+    """Of one user's heads who are of no group, as long as these are its candidates."""
+
+    heads: Heads
+    asked: set[str] = field(default_factory=set)
+    firsts: dict[str, Candidate | None] = field(default_factory=dict)
+
+
+class StandingBehind:
+    """Who stands behind whom, as they stand in their lines now."""
+
+    def __init__(self, *, memory: SweepMemory, hall: Hall, books: Books) -> None:
+        self._memory = memory
+        self._hall = hall
+        self._books = books
+        self._known: dict[Whose, _OfUser] = {}
+        # The queues of which that was asked.
+        self._tree: Tree | None = None
+
+    def line_up(self, *, shown: Collection[str], now: float) -> None:
+        """Tell the memory; for who is `shown` to an autoscaler nothing is kept."""
+        firsts = self._firsts(self._memory.patience.impatient_anywhere(now=now) | self._memory.owed(now=now))
+        if shown:
+            firsts = {uid: None if first and first.uid in shown else first for uid, first in firsts.items()}
+        self._memory.stand_behind(firsts)
+
+    def _firsts(self, uids: AbstractSet[str]) -> Firsts:
+        """Of these heads."""
+        self._forget_what_changed(uids)
+        found: dict[str, Candidate | None] = {}
+        for uid in uids - set[str]().union(*(known.asked for known in self._known.values())):
+            self._ask(uid, found)
+        for known in self._known.values():
+            found.update(known.firsts)
+        return found
+
+    def _ask(self, uid: str, found: dict[str, Candidate | None]) -> None:
+        head = self._hall.standing(uid)
+        if head is None:
             found[uid] = None
-        elif first := hall.lines[head.queue].first_like(head, runs=books.runs):
-            found[uid] = None if first.uid in shown else first
-    memory.stand_behind(found)
+            return
+        line, runs = self._hall.lines[head.queue], self._books.runs
+        if head.group is None:
+            # Whether a group is whole, and could start, need not show in its user's candidates.
+            heads = line.heads(head.user, runs=runs)
+            known = self._known.setdefault(head.whose, _OfUser(heads=heads))
+            known.asked.add(uid)
+            found = known.firsts
+        if not self._hall.is_asked(head, books=self._books):
+            found[uid] = None
+        elif first := line.first_like(head, runs=runs):
+            found[uid] = first
+
+    def _forget_what_changed(self, uids: AbstractSet[str]) -> None:
+        if self._tree is not self._books.ledger.tree:
+            self._tree = self._books.ledger.tree
+            self._known.clear()
+        for who in [who for who, known in self._known.items() if not self._is_as_it_was(who, known, uids)]:
+            del self._known[who]
+
+    def _is_as_it_was(self, who: Whose, known: _OfUser, uids: AbstractSet[str]) -> bool:
+        queue, user = who
+        line = self._hall.lines.get(queue)
+        if line is None or user not in line.users():
+            return False
+        return line.heads(user, runs=self._books.runs) is known.heads and known.asked <= uids

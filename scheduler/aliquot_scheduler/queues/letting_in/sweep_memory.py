@@ -176,18 +176,24 @@ class SweepMemory:
 
         What is kept for the head is that one's, who has waited as long from now on: nobody else could come in there.
         """
-        for uid in sorted(uid for uid, first in firsts.items() if first is None):
+        for uid in sorted(uid for uid in self._with_anything(firsts) if firsts[uid] is None):
             self._hand_back(uid)
         since = self.patience.since
-        for uid in sorted(firsts, key=lambda uid: (since[uid], uid)):
+        handing_over = sorted(self._with_anything(firsts), key=lambda uid: (since[uid], uid))
+        if self.patience.wait_as_long(firsts):
+            self._kept_now = None
+        for uid in handing_over:
             if first := firsts[uid]:
                 self._hand_over(uid, first)
             self.keep_nothing(uid)
         self.patience.stand_behind(firsts.keys())
 
+    def _with_anything(self, firsts: Mapping[str, Candidate | None]) -> set[str]:
+        """Those of these heads for whom anything is kept, or of whom anything else is known: of a thousand only few."""
+        known = self._kept.keys() | self._taken_over.keys() | self.looks.heads() | {self._owed}
+        return known & firsts.keys()
+
     def _hand_over(self, uid: str, first: Candidate) -> None:
-        if self.patience.wait_as_long(first.uid, other=uid):
-            self._kept_now = None
         if not (nodes := self._kept.get(uid)) or self._kept.get(first.uid):
             return
         self.keep(first.uid, nodes)
