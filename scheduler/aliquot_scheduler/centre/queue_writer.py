@@ -22,6 +22,7 @@ from aliquot_scheduler.centre.put_off import Made, PutOff
 from aliquot_scheduler.queues.said.contradictions import problems_by_queue
 from aliquot_scheduler.queues.said.entry import specs_of
 from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.report import named
 from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
 from aliquot_scheduler.queues.turns import Queues
 
@@ -113,7 +114,7 @@ class QueueWriter:
         return self._judged[1]
 
     def _attempt(self, queue: str, make: Callable[[], Made], /) -> Made | None:
-        return self._statusless.attempt(queue, make, of=f"queue {queue}" if queue != ROOT else "all queues")
+        return self._statusless.attempt(queue, make, of=named(queue))
 
     def _is_due(self, one: tuple[str, str], status: QueueStatus, *, now: float) -> bool:
         if one not in self._written:

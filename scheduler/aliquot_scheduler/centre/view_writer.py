@@ -25,7 +25,7 @@ from aliquot_kube.resources import Resource
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.put_off import Made, PutOff
 from aliquot_scheduler.queues.said.entry import home_of
-from aliquot_scheduler.queues.said.tree import ROOT
+from aliquot_scheduler.queues.telling.report import SHARES, named
 from aliquot_scheduler.queues.telling.views import View, Where, of_the_moment, views
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.waiter import Waiter
@@ -97,6 +97,9 @@ class ViewWriter:
         for put_off in (self._unmade, self._unwritten):
             put_off.look_begins()
         wanted = self._wanted()
+        if (SHARES,) in self._unmade:
+            # A share of 0 would be no word of it: views go on saying what they did.
+            return
         for where in sorted(self._there.keys() - wanted.keys()):
             # Of whom nothing is known now goes on saying what it did.
             if where not in self._unmade and where[1:] not in self._unmade:
@@ -124,7 +127,7 @@ class ViewWriter:
         return {where: view for where, view in found.items() if _lasts(namespaces.get(where[0]))}
 
     def _status(self, queue: str, make: Callable[[], Made], /) -> Made | None:
-        return self._unmade.attempt((queue,), make, of=f"queue {queue}" if queue != ROOT else "all queues")
+        return self._unmade.attempt((queue,), make, of=named(queue))
 
     def _word(self, waiter: Waiter, make: Callable[[], Made], /) -> Made | None:
         return self._unmade.attempt(waiter.uid, make, of=f"pod {waiter.pod.key}")

@@ -19,6 +19,7 @@ from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.pod_patches import let_through
 from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.users import Users, Whose
 from support.telling_desk import TWO, Desk
 
 TEN_MINUTES = 600
@@ -212,6 +213,48 @@ async def test_cards_that_can_not_be_judged_cost_no_status(
         await seconds(30)
     assert {one.path.split("/")[-2] for one in desk.sink.asked} == set(TWO)
     assert lines(caplog) == [("all queues", "ZeroDivisionError")]
+
+
+async def test_shares_that_can_not_be_worked_out_cost_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each status says so, and of usage what the next leader has to know; once it is mended they are told."""
+    desk = Desk()
+    desk.stage.submit("p", 100, queue="a")
+    desk.stage.run()
+    async with living(desk, desk.queues) as seconds:
+        with monkeypatch.context() as broken:
+            broken.setattr("aliquot_scheduler.queues.telling.report.due_of", lambda *_, **__: 1 / 0)
+            await seconds(TEN_MINUTES)
+        (first, *_), failed = desk.sink.bodies("/a/status"), desk.queues.untold
+        await seconds(TEN_MINUTES)
+    told, last = first[0]["value"], desk.sink.bodies("/a/status")[-1][0]["value"]
+    assert (told["used"]["compute"], told["fairShare"]["compute"]) == (100, 0)
+    assert [one[:30] for one in told["problems"]] == ["fairShare says nothing for now"]
+    assert (last["fairShare"]["compute"], last["problems"]) == (100, [])
+    assert set(last["users"]) == {"team"}
+    assert lines(caplog) == [("fair shares of all queues", "ZeroDivisionError")]
+    assert failed in FEW
+
+
+async def test_a_user_whose_usage_can_not_be_told_costs_no_other_queues_status(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of its own queue no status is written meanwhile."""
+    desk, of = Desk(), Users.of
+
+    def fails(self: Users, who: Whose, *, now: float) -> tuple[float, ...]:
+        return of(self, who, now=now) if who[0] != "a" else (1 / 0,)
+
+    monkeypatch.setattr(Users, "of", fails)
+    for name in TWO:
+        desk.stage.submit(name, 100, queue=name)
+    desk.stage.run()
+    async with living(desk, desk.queues) as seconds:
+        await seconds(30)
+    assert desk.sink.bodies("/a/status") == []
+    assert set(desk.sink.bodies("/b/status")[0][0]["value"]["users"]) == {"team"}
+    assert lines(caplog) == [("queue a", "ZeroDivisionError")]
 
 
 async def test_statuses_that_fail_as_a_whole_end_nobodys_reign(

@@ -218,6 +218,24 @@ async def test_a_view_that_can_not_be_made_stays_as_it_is(
     assert scene.writer.untold in range(5, 13)
 
 
+async def test_views_without_shares_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A share of 0 would be taken for one; and they change again once shares are known."""
+    scene = busy()
+    await scene.lives(seconds=10)
+    before = scene.kept.shown()
+    with monkeypatch.context() as broken:
+        broken.setattr("aliquot_scheduler.queues.telling.report.due_of", lambda *_, **__: 1 / 0)
+        scene.stage.submit("held too", 50, queue="blue", user="v")
+        scene.stage.run()
+        await through(scene, seconds=600)
+    assert scene.kept.shown() == before
+    assert logged(caplog) == ["fair shares of all queues"]
+    await through(scene, seconds=600)
+    assert scene.kept.shown() == before | {"v/blue": (0, 2)}
+
+
 @pytest.mark.parametrize("error", [InvalidError("no such field", status=422), TypeError("a defect")])
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 async def test_a_view_that_is_not_taken_is_tried_ever_more_seldom(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from aliquot_core.instants import seconds_of
@@ -26,6 +26,12 @@ _Used = tuple[tuple[float, ...], str]
 _MOST_USERS = 50
 # Of usage, what is left of a pod after ten half-lives.
 _FORGOTTEN = 0.5
+# No queue's name.
+SHARES = "fair shares of all queues"
+_NO_SHARES = (
+    "fairShare says nothing for now: what queues are due could not be worked out. It is a defect of Aliquot, and the "
+    "log of its scheduler has more: please report it"
+)
 
 
 def statuses(
@@ -37,29 +43,35 @@ def statuses(
     now: float,
     attempt: Attempt[str] = unguarded,
 ) -> dict[str, QueueStatus]:
-    """Every queue's status at this instant; `attempt` is each by the queue's name, and the root for all together."""
+    """Every queue's status at this instant; `attempt` is each by the queue's name, or what all have (`named`)."""
     tree, accounts = books.ledger.tree, books.ledger.accounts
     books.users.prune(now=now, least=_FORGOTTEN)
-    due = [_due(books, dimension, reach) for dimension in (COMPUTE, MEMORY)]
+    due = attempt(SHARES, partial(_due, books, reach))
     counts = Counter(name for waiter in waiting for name in tree.path(waiter.queue))
-    users = _users(books, now=now)
+    users = _users(books)
     problems = attempt(ROOT, partial(_problems, books)) or {}
+    no_shares = (_NO_SHARES,) if due is None else ()
 
     def status(name: str, account: Account) -> QueueStatus:
         return QueueStatus(
             used=_amounts(account.used),
             borrowed=_amounts(borrowed(account)),
-            fair_share=_amounts([share[name] for share in due]),
+            fair_share=_amounts(share[name] for share in due) if due else Amounts(),
             asked=_amounts(account.asked),
             waiting=counts[name],
             lately=_amounts(books.usage.of(name, now=now)),
-            users=_who_used_most(users.get(name, ())),
-            problems=problems.get(name, ()),
+            users=_who_used_most(_used(books, name, users.get(name, ()), now=now)),
+            problems=(*no_shares, *problems.get(name, ())),
             at=at,
         )
 
     found = {name: attempt(name, partial(status, name, one)) for name, one in accounts.items() if name != ROOT}
     return {name: status for name, status in found.items() if status is not None}
+
+
+def named(whose: str) -> str:
+    """What is attempted for whom, for a log."""
+    return {ROOT: "all queues", SHARES: SHARES}.get(whose, f"queue {whose}")
 
 
 def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:
@@ -73,8 +85,10 @@ def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgett
             books.users.restore((name, user), _decayed(lately, kept), now=now)
 
 
-def _due(books: Books, dimension: int, reach: Reach) -> dict[str, int]:
-    return rounded(books.ledger.tree, due_of(books.ledger, dimension=dimension, reach=reach))
+def _due(books: Books, reach: Reach) -> list[dict[str, int]]:
+    """What each queue is due, of compute and of memory."""
+    tree, ledger = books.ledger.tree, books.ledger
+    return [rounded(tree, due_of(ledger, dimension=dimension, reach=reach)) for dimension in (COMPUTE, MEMORY)]
 
 
 def _problems(books: Books) -> dict[str, tuple[str, ...]]:
@@ -84,12 +98,17 @@ def _problems(books: Books) -> dict[str, tuple[str, ...]]:
     return {name: (*cut.get(name, ()), *overkept.get(name, ())) for name in cut.keys() | overkept.keys()}
 
 
-def _users(books: Books, *, now: float) -> dict[str, list[_Used]]:
-    """By queue, and what each has used."""
-    found: dict[str, list[_Used]] = {}
+def _users(books: Books) -> dict[str, list[str]]:
+    """By queue."""
+    found: dict[str, list[str]] = {}
     for queue, user in books.users.everybody():
-        found.setdefault(queue, []).append((books.users.of((queue, user), now=now), user))
+        found.setdefault(queue, []).append(user)
     return found
+
+
+def _used(books: Books, queue: str, users: Iterable[str], *, now: float) -> Iterator[_Used]:
+    for user in users:
+        yield books.users.of((queue, user), now=now), user
 
 
 def _who_used_most(users: Iterable[_Used]) -> dict[str, Amounts]:
