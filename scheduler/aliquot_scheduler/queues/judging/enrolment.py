@@ -13,6 +13,7 @@ import msgspec
 
 from aliquot_core.counting import agreed, counted, listed
 from aliquot_core.errors import AliquotError
+from aliquot_core.membership import Group
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
@@ -49,11 +50,25 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 class Enrolment:
     """Reads pods, by the tree and the cards of the moment."""
 
-    def __init__(self, *, names: Names, cards: Cards, tree: Tree, homes: Mapping[str, str], user_label: str) -> None:
-        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user."""
+    def __init__(
+        self,
+        *,
+        names: Names,
+        cards: Cards,
+        tree: Tree,
+        homes: Mapping[str, str],
+        user_label: str,
+        before: Tree | None = None,
+    ) -> None:
+        """`homes` is each namespace's own queue; `user_label` says whose a pod is, else its namespace is the user.
+
+        `before` is the tree by which those were read who are put down anew by this one.
+        """
         self._names = names
         self._cards = cards
         self._tree = tree
+        # Where there are no queues nobody is told apart who is never to be evicted.
+        self._read_alike = before is not None and before.queueless == tree.queueless
         self._homes = homes
         self._user_label = user_label
         self._known: dict[Shape, _Known] = {}
@@ -111,6 +126,11 @@ class Enrolment:
         """The pod as one that waits; None if it asks for nothing that can be read."""
         return self._read(pod)
 
+    def waits_again(self, was: Waiter) -> Waiter | None:
+        """One that waits, as it does by this tree."""
+        waiter = self._again(was)
+        return self._within_limits((waiter,))[0] if waiter else None
+
     def is_read_otherwise(self, waiter: Waiter) -> bool:
         """Whether one that waits may be kept off other models by now than when it was read."""
         return bool(waiter.off) or self._within_limits((waiter,))[0] is not waiter
@@ -120,7 +140,7 @@ class Enrolment:
 
         Whatever its queue may have by now, it may be about to be bound where it was promised room.
         """
-        now = self._as_written(was.pod, queue=was.queue) or was
+        now = self._again(was) or was
         now = msgspec.structs.replace(now, run=was.run)
         for model in was.off:
             now = self.without(now, model) or now
@@ -162,6 +182,12 @@ class Enrolment:
         waiter = self._as_written(pod, queue=queue)
         return self._within_limits((waiter,))[0] if waiter else None
 
+    def _again(self, was: Waiter) -> Waiter | None:
+        """One that was read already, as it is written: what it asks is still known, unless it was kept off models."""
+        if was.off or not self._read_alike:
+            return self._as_written(was.pod, queue=was.queue)
+        return self._asking(was.shape, pod=was.pod, queue=was.queue, group=was.group)
+
     def _as_written(self, pod: Pod, *, queue: str) -> Waiter | None:
         try:
             request = parse_request(pod, names=self._names)
@@ -176,6 +202,9 @@ class Enrolment:
             firm=not (request.preemptible or self._tree.queueless),
             words=self._cards.ruled.words(pod),
         )
+        return self._asking(shape, pod=pod, queue=queue or request.queue or self._home(pod), group=request.group)
+
+    def _asking(self, shape: Shape, *, pod: Pod, queue: str, group: Group | None) -> Waiter:
         known = self._of_shape(shape)
         return Waiter(
             pod=pod,
@@ -184,10 +213,10 @@ class Enrolment:
             number=self._number(shape, known.demand),
             amounts=known.amounts,
             least=self._least_of(shape),
-            queue=queue or request.queue or self._home(pod),
+            queue=queue,
             user=self._user(pod),
             priority=pod.spec.priority,
-            group=request.group,
+            group=group,
         )
 
     def _within_limits(self, members: Sequence[Waiter]) -> tuple[Waiter, ...]:
@@ -279,10 +308,10 @@ class Enrolment:
     def _least_of(self, shape: Shape) -> Vector:
         """Of each model only where it has no card of others: one that is full need not keep it out."""
         if shape not in self._least:
-            dimensions = self._tree.dimensions
-            needless = {model for model in dimensions.models if not self._of_shape(_kept_off(shape, model)).never}
-            amounts = enumerate(self._of_shape(shape).amounts)
-            self._least[shape] = tuple(0 if dimensions.model_of(dim) in needless else amount for dim, amount in amounts)
+            model_of, amounts = self._tree.dimensions.model_of, self._of_shape(shape).amounts
+            asked = {model for dim, amount in enumerate(amounts) if amount and (model := model_of(dim))}
+            needless = {model for model in asked if not self._of_shape(_kept_off(shape, model)).never}
+            self._least[shape] = tuple(0 if model_of(dim) in needless else one for dim, one in enumerate(amounts))
         return self._least[shape]
 
     def _never(self, demand: Demand, ask: HostAsk) -> str:

@@ -91,10 +91,10 @@ class Planting:
     def plant_anew(self) -> None:
         """By the hardware of now."""
         self._hardware = self._hardware_now()
-        self._plant()
+        self._plant(before=self.tree)
         self._looks = self.enrolment.looks
 
-    def _plant(self) -> None:
+    def _plant(self, *, before: Tree | None = None) -> None:
         self.count += 1
         self.tree = plant(self._specs, hardware=self._hardware)
         self.cards = Cards(picture=self._picture, dimensions=self.tree.dimensions, names=self._names, rules=self._rules)
@@ -104,6 +104,7 @@ class Planting:
             tree=self.tree,
             homes=self._homes,
             user_label=self._user_label,
+            before=before,
         )
 
     def _hardware_now(self) -> Hardware:

@@ -94,6 +94,7 @@ class Register:
             making_room=self.making_room,
             standoffs=self.standoffs,
             wait_anew=self.take_as_waiting,
+            wait_again=self._wait_again,
         )
         self.taking_over = TakingOver(
             names=names,
@@ -166,8 +167,14 @@ class Register:
     # --- from state to state -----------------------------------------------------------------------------------------
     def take_as_waiting(self, pod: Pod) -> None:
         """It waits: in its line, or goes on to rest."""
+        self._take(pod, self._read(pod))
+
+    def _wait_again(self, was: Waiter) -> None:
+        """The same by other queues, or other hardware: to read thousands of pods once more took a second."""
+        self._take(was.pod, self._behind_others(self.enrolment.waits_again(was)))
+
+    def _take(self, pod: Pod, waiter: Waiter | None) -> None:
         self.taking_over.forget(pod.metadata.uid)
-        waiter = self._read(pod)
         self.growth.waits(pod, waiter)
         self.joined.setdefault(pod.metadata.uid, self.now)
         until = self.hall.rests_until(pod.metadata.uid)
@@ -238,8 +245,12 @@ class Register:
         self.release(uid)
 
     def _read(self, pod: Pod) -> Waiter | None:
-        """A pod as one that waits, behind its user's others if it has lost turns."""
-        waiter, times = self.enrolment.waiter(pod), self.lost_turns.times.get(pod.metadata.uid, 0)
+        """A pod as one that waits."""
+        return self._behind_others(self.enrolment.waiter(pod))
+
+    def _behind_others(self, waiter: Waiter | None) -> Waiter | None:
+        """Of its user's, if it has lost turns."""
+        times = self.lost_turns.times.get(waiter.uid, 0) if waiter else 0
         return msgspec.structs.replace(waiter, lost=times) if waiter and times else waiter
 
     def _take_as_found(self, pod: Pod) -> None:

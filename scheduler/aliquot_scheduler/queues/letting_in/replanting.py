@@ -4,7 +4,7 @@
 |---|---|
 | hardware: gangs may start that could not, or more may be given for good | who waits, and is told otherwise by it |
 | queues, which count the same things as before | who waits and is read otherwise; who is in holds what it did |
-| queues that count other things, or what any shape comes to on cards | everybody, in the state they are in |
+| queues that count other things, or what any shape comes to on cards | everybody, in their states, as they were read |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 
 class Replanting:
-    """For all pods; `wait_anew` is how one comes to wait as it is read now."""
+    """For all pods; `wait_anew` is how one comes to wait as it is read now, `wait_again` as it was read before."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class Replanting:
         making_room: MakingRoom,
         standoffs: Standoffs,
         wait_anew: Callable[[Pod], None],
+        wait_again: Callable[[Waiter], None],
     ) -> None:
         self._planting = planting
         self._hall = hall
@@ -48,6 +49,7 @@ class Replanting:
         self._making_room = making_room
         self._standoffs = standoffs
         self._wait_anew = wait_anew
+        self._wait_again = wait_again
 
     def queues_changed(self, *, now: float) -> None:
         """There are other queues."""
@@ -96,7 +98,7 @@ class Replanting:
                 states[uid] = enrolment.anew(was)
                 self._books.put(states[uid], enrolment.charge(states[uid]))
         for waiter in waiting:
-            self._wait_anew(waiter.pod)
+            self._wait_again(waiter)
         self._others_may_come(now=now)
 
     def _others_may_come(self, *, now: float) -> None:
