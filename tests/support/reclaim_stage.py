@@ -92,10 +92,10 @@ class ReclaimStage(Stage):
         self.evicted += asked
         return asked
 
-    def wear(self, bad: str, *, count: int = 2) -> None:
-        """That card of the first node's so many fails from now on."""
+    def wear(self, *bad: str, count: int = 2) -> None:
+        """These cards of the first node's so many fail from now on."""
         self.picture.node_seen(
-            make_node("n0", [failing(card) if card.uuid == bad else card for card in gpus("n0", count)])
+            make_node("n0", [failing(card) if card.uuid in bad else card for card in gpus("n0", count)])
         )
 
     def leave(self, uid: str, *, grace: float = 30.0) -> None:

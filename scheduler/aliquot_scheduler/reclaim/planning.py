@@ -280,9 +280,9 @@ class Planner:
             return None
         for place in search.places:
             self._outlook.comes(place)
-        return self._clearing(search, candidate)
+        return self._clearing(search, candidate, rights)
 
-    def _clearing(self, search: Search, candidate: Candidate) -> Clearing:
+    def _clearing(self, search: Search, candidate: Candidate, rights: Rights) -> Clearing:
         # Who is moved is asked last: if one of the others is kept, nobody was moved in vain.
         movers = [one for one, _ in search.moves]
         # Nobody is asked for a room to which nobody has come yet.
@@ -295,6 +295,7 @@ class Planner:
         self._slowest = self._slowest_of(going)
         return Clearing(
             candidate=candidate,
+            reclaims=not rights.by_priority,
             places=tuple(search.places),
             victims=tuple(one.waiter for one in victims),
             covered=self._residents.covered(victims, aside=aside),

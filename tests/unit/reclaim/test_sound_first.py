@@ -149,6 +149,105 @@ def test_an_owner_of_two_cards_waits_whichever_of_those_that_are_free_fails(bad:
     assert stage.victims(after=1.0) == ["b0"]
 
 
+def test_an_owner_has_other_room_made_where_a_card_fails_that_is_cleared_for_it() -> None:
+    """Once: whoever lies on the sound one goes, and what fails is for others."""
+    stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(2,))
+    for uid in ("b0", "b1"):
+        stage.submit_made(uid, 100, by=f"job-{uid}", queue="blue")
+        stage.run(after=1.0)
+    stage.submit("k0", 100, queue="k")
+    stage.run(after=1.0)
+    (clearing,) = stage.decide(after=1.0)
+    ((_, cleared),) = clearing.places[0].room
+    assert len(stage.evict(grace=GRACE)) == 1
+    stage.wear(cleared)
+    first = stage.evicted[0]
+    stage.run(after=1.0)
+    stage.decide()
+    (second,) = stage.evict(grace=GRACE)
+    assert {first, second} == {"b0", "b1"}
+    stage.gone(first)
+    assert stage.run(after=1.0) == []
+    stage.gone(second)
+    assert stage.run(after=GRACE) == ["k0"]
+    assert cleared not in {card for _, card in stage.picture.holdings.of("k0")}
+
+
+def test_who_borrows_goes_for_no_third_card_where_one_fails_after_the_other() -> None:
+    """What fails after that is the owner's: what breaks each card would else send everybody away for one."""
+    stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(3,))
+    for uid in ("b0", "b1", "b2"):
+        stage.submit_made(uid, 100, by=f"job-{uid}", queue="blue")
+        stage.run(after=1.0)
+    stage.submit("k0", 100, queue="k")
+    bad = list[str]()
+    for _ in range(3):
+        stage.run(after=1.0)
+        stage.decide(after=1.0)
+        stage.evict(grace=GRACE)
+        bad += _cleared(stage)
+        stage.wear(*bad, count=3)
+    assert len(stage.evicted) == len({*bad}) == 2
+    for uid in stage.evicted:
+        stage.gone(uid)
+    assert stage.run(after=1.0) == ["k0"]
+    assert {card for _, card in stage.picture.holdings.of("k0")} == {bad[-1]}
+
+
+def _cleared(stage: ReclaimStage) -> list[str]:
+    return [gpu for clearing in stage.queues.register.clearings for place in clearing.places for _, gpu in place.room]
+
+
+def test_by_priority_who_goes_is_not_chosen_anew() -> None:
+    """It has no right to a sound card, and whoever waits might have what it leaves."""
+    specs = {"k": queue(preemption=Preemption(within_queue="AnyUser"))}
+    stage = ReclaimStage(specs, nodes=(2,))
+    for uid in ("b0", "b1"):
+        stage.submit(uid, 100, queue="k")
+        stage.run(after=1.0)
+    stage.submit("k0", 100, queue="k", priority=10)
+    stage.run(after=1.0)
+    stage.decide(after=1.0)
+    (went,) = stage.evict(grace=GRACE)
+    (cleared,) = _cleared(stage)
+    stage.wear(cleared)
+    stage.run(after=1.0)
+    assert _cleared(stage) == [cleared]
+    stage.gone(went)
+    assert stage.run(after=1.0) == ["k0"]
+
+
+def test_an_owner_has_what_was_cleared_where_nobody_else_can_go() -> None:
+    """A card that fails is better than none, and nobody is asked for it again."""
+    stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(1,))
+    stage.submit_made("b0", 100, by="job", queue="blue")
+    stage.run(after=1.0)
+    stage.submit("k0", 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide(after=1.0)
+    assert stage.evict(grace=GRACE) == ["b0"]
+    stage.wear("GPU-n0-0", count=1)
+    for _ in range(5):
+        assert stage.run(after=1.0) == []
+        stage.decide()
+        assert stage.evict(grace=GRACE) == []
+    stage.gone("b0")
+    assert stage.run(after=1.0) == ["k0"]
+
+
+def test_room_on_a_card_that_failed_when_it_was_chosen_is_kept() -> None:
+    """There was nothing better, and whoever waits is not to have what is freed."""
+    stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(1,))
+    stage.submit_made("b0", 100, by="job", queue="blue")
+    stage.run(after=1.0)
+    stage.wear("GPU-n0-0", count=1)
+    stage.submit("k0", 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide(after=1.0)
+    stage.run(after=1.0)
+    assert _cleared(stage) == ["GPU-n0-0"]
+
+
 @pytest.mark.parametrize("seed", WORLDS)
 def test_whoever_comes_when_an_owner_lies_on_no_card_that_fails_while_a_borrower_lies_on_a_sound_one(seed: int) -> None:
     """In random worlds, in which pods are moved off what fails as well; and nobody is asked twice in an hour."""
