@@ -1,16 +1,16 @@
 /* Graphs that allocate. What their memory takes, the driver tells for each device as a whole; a launch is let through
  * when what it may take beyond that fits (graphs_core.h). */
 #include <pthread.h>
-#include <time.h>
 
+#include "clock.h"
 #include "graph_nodes.h"
 #include "graph_shares.h"
 #include "holdings.h"
 #include "pace.h"
 #include "tails.h"
 
-#define NAP_NS 1000000L
-#define MOST_NAPS 60000 /* a stream may wait for the very thread that launches: it has an answer after a minute */
+#define NAP MS
+#define LONGEST_WAIT (60000 * MS) /* a stream may wait for the very thread that launches: it has an answer after a minute */
 
 /* Around what the driver does with a graph's memory and what is noted of it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -130,8 +130,8 @@ static bool ends(CUstream stream, bool per_thread) {
     struct tail *tail = &tails.of[0];
     if (stream_is_captured(stream, per_thread) || !tails_add(&tails, stream, per_thread)) return false;
     enum tail_state state = tail_ask(tail);
-    for (int naps = 0; state == TAIL_WORKING && naps < MOST_NAPS; naps++) {
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    for (uint64_t end = now_ns() + LONGEST_WAIT; state == TAIL_WORKING && now_ns() < end;) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
         state = tail_ask(tail);
     }
     if (tail->event) REAL(cuEventDestroy_v2)(tail->event);

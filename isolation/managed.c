@@ -2,18 +2,18 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "account.h"
+#include "clock.h"
 #include "devices.h"
 #include "holdings.h"
 #include "pace.h"
 #include "table.h"
 #include "tails.h"
 
-#define NAP_NS 100000L
-#define FEW_NAPS 100     /* most calls take less: nobody need be charged for what they might meet */
-#define MOST_NAPS 400000 /* a call may wait for the very thread that takes: it has an answer after a minute */
+#define NAP (MS / 10)
+#define SHORT_WAIT (10 * MS)      /* most calls take less: nobody need be charged for what they might meet */
+#define LONGEST_WAIT (60000 * MS) /* a call may wait for the very thread that takes: it has an answer after a minute */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct managed_core core;
@@ -53,7 +53,7 @@ static void nap(void) {
     int could_end;
     leave();
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &could_end);
-    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
     enter();
     pthread_setcancelstate(could_end, NULL);
 }
@@ -112,20 +112,21 @@ static bool guard(struct taking *taking, int *refusing) {
 }
 
 /* Calls that begin meanwhile are left out, or charge it where they might bring it. */
-static void wait_alone(const struct taking *taking, int most_naps) {
-    for (int naps = 0; naps < most_naps && managed_core_is_met(&core, taking); naps++) nap();
+static void wait_alone(const struct taking *taking, uint64_t most) {
+    if (!managed_core_is_met(&core, taking)) return;
+    for (uint64_t end = now_ns() + most; managed_core_is_met(&core, taking) && now_ns() < end;) nap();
 }
 
 /* Until calls that might bring it elsewhere are over, or it is charged there. */
 static bool guard_in_time(struct taking *taking) {
     int refusing;
-    wait_alone(taking, FEW_NAPS);
+    wait_alone(taking, SHORT_WAIT);
     if (guard(taking, &refusing)) return true;
     leave();
     give_back_unused(refusing);
     enter();
     if (guard(taking, &refusing)) return true;
-    wait_alone(taking, MOST_NAPS);
+    wait_alone(taking, LONGEST_WAIT);
     return guard(taking, &refusing);
 }
 
@@ -192,6 +193,10 @@ static bool begin(struct placing *placing, int *refusing) {
     return fits;
 }
 
+static void wait_for_taking(const struct placing *placing) {
+    for (uint64_t end = now_ns() + SHORT_WAIT; managed_core_meets(&core, placing) && now_ns() < end;) nap();
+}
+
 bool managed_begin(struct placing **placing, const struct range *ranges, size_t count, struct lane lane, bool copies) {
     int refusing = -1;
     *placing = NULL;
@@ -200,7 +205,7 @@ bool managed_begin(struct placing **placing, const struct range *ranges, size_t 
     if (!made) return false;
     made->copies = copies;
     enter();
-    for (int naps = 0; naps < FEW_NAPS && managed_core_meets(&core, made); naps++) nap();
+    if (managed_core_meets(&core, made)) wait_for_taking(made);
     settle_in(made);
     bool fits = begin(made, &refusing);
     leave();

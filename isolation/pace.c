@@ -11,8 +11,8 @@
 #include "pace.h"
 
 #include <pthread.h>
-#include <time.h>
 
+#include "clock.h"
 #include "devices.h"
 #include "managed.h"
 #include "pace_core.h"
@@ -20,7 +20,6 @@
 #include "tails.h"
 #include "watch.h"
 
-#define MS 1000000ULL
 #define LOOK_EVERY MS
 #define NAP (MS / 10)
 #define ESCAPED 256             /* beside a GPU's number: the launch passed unpaid */
@@ -39,12 +38,6 @@ struct pace {
 };
 
 static struct pace paces[MOST_GPUS];
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 * MS + (uint64_t)now.tv_nsec;
-}
 
 static void nap(uint64_t ns) {
     if (ns > 50 * MS) ns = 50 * MS; /* limits change while one sleeps */

@@ -93,6 +93,7 @@ static bool obey(const char *line) {
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
     else if (strcmp(word, "info") == 0) info();
+    else if (strcmp(word, "clock") == 0) tell_clock();
     else if (strcmp(word, "too-early") == 0) ask_too_early();
     else if (sscanf(line, "meet-in-granule %llu %llu", &number, &other) == 2) meet_in_granule(number, other);
     else if (sscanf(line, "freed-take %llu", &number) == 1) take_where_freed(number);

@@ -101,6 +101,7 @@ void churn(unsigned long long from, unsigned long long steps);
 void empty(void);
 
 /* launches.c */
+void tell_clock(void);
 void tell_whose(const char *how);
 void use(double seconds, const char *how, unsigned microseconds, int batch, unsigned idle);
 void crowd(int count, double seconds, unsigned micros);
