@@ -14,7 +14,7 @@ struct stretch {
 struct stretches {
     struct stretch *of;
     size_t count, size;
-    uint64_t *bytes; /* by GPU, of what has no address */
+    struct graph_asked *asked; /* first of what has no address */
     bool failed;
 };
 
@@ -36,7 +36,7 @@ static void add_allocation(struct stretches *all, const CUDA_MEM_ALLOC_NODE_PARA
     if (gpu < 0 || asked->bytes > LARGEST_SIZE || __builtin_add_overflow(address, asked->bytes + GRANULE - 1, &end))
         all->failed = true;
     else if (!address)
-        all->bytes[gpu] += TO_GRANULES(asked->bytes);
+        all->asked->bytes[gpu] += TO_GRANULES(asked->bytes);
     else
         add(all, (struct stretch){.gpu = gpu, .from = address / GRANULE, .end = end / GRANULE});
 }
@@ -48,6 +48,7 @@ static void add_node(struct stretches *all, CUgraphNode node) {
     CUgraph child;
     CUDA_MEM_ALLOC_NODE_PARAMS asked;
     if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
+    if (type == NODE_CONDITIONAL) all->asked->has_bodies = true;
     if (type == NODE_CHILD_GRAPH && REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
         add_nodes(all, child);
     if (type != NODE_MEMORY_ALLOCATION || REAL(cuGraphMemAllocNodeGetParams)(node, &asked) != CUDA_SUCCESS) return;
@@ -78,16 +79,16 @@ static bool sum(const struct stretches *all) {
         if (!i || all->of[i - 1].gpu != one->gpu) counted = 0;
         uint64_t from = one->from > counted ? one->from : counted;
         if (one->end <= from) continue;
-        all->bytes[one->gpu] += (one->end - from) * GRANULE;
+        all->asked->bytes[one->gpu] += (one->end - from) * GRANULE;
         counted = one->end;
-        if (all->bytes[one->gpu] > LARGEST_SIZE) return false;
+        if (all->asked->bytes[one->gpu] > LARGEST_SIZE) return false;
     }
     return true;
 }
 
-bool graph_asks(CUgraph graph, uint64_t bytes[MOST_GPUS]) {
-    struct stretches all = {.bytes = bytes};
-    for (int gpu = 0; gpu < MOST_GPUS; gpu++) bytes[gpu] = 0;
+bool graph_asks(CUgraph graph, struct graph_asked *asked) {
+    struct stretches all = {.asked = asked};
+    *asked = (struct graph_asked){0};
     add_nodes(&all, graph);
     if (all.count) qsort(all.of, all.count, sizeof *all.of, in_order);
     bool told = !all.failed && sum(&all);

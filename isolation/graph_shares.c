@@ -5,6 +5,7 @@
 #include "holdings.h"
 
 #define FOUND_BITS 3
+#define HAS_BODIES 1U
 
 /* How often any of it has been changed: who looked without a lock looks again if it was meanwhile. */
 static _Atomic uint64_t changes;
@@ -19,11 +20,12 @@ static int gpus_here(void) {
     return limits ? (int)limits->gpus : 0;
 }
 
-bool graph_note(CUgraphExec exec, const uint64_t asks[MOST_GPUS]) {
+bool graph_note(CUgraphExec exec, const struct graph_asked *asked) {
     bool noted = true;
     for (int gpu = 0; noted && gpu < gpus_here(); gpu++) {
-        struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = {.bytes = asks[gpu], .gpu = gpu}};
-        noted = !asks[gpu] || holdings_add(part);
+        struct record record = {.bytes = asked->bytes[gpu], .gpu = gpu, .flags = asked->has_bodies ? HAS_BODIES : 0};
+        struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = record};
+        noted = (!record.bytes && !record.flags) || holdings_add(part);
     }
     changes++;
     return noted;
@@ -53,12 +55,13 @@ void graph_keep(const struct asking *asking, int gpu) {
 
 static void find(struct asking *asking) {
     asking->as_of = changes;
-    asking->allocates = false;
+    asking->allocates = asking->has_bodies = false;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
         struct holding part = {0};
         bool known = holdings_find(EXEC, part_of(asking->exec, gpu), &part);
         asking->share[gpu] = share_of(&part.record);
         asking->allocates = asking->allocates || known;
+        asking->has_bodies = asking->has_bodies || part.record.flags & HAS_BODIES;
     }
 }
 

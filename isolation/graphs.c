@@ -22,11 +22,11 @@ static int gpus_here(void) {
 }
 
 static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
-    uint64_t asks[MOST_GPUS];
+    struct graph_asked asked;
     if (result != CUDA_SUCCESS) return result;
-    bool told = graph_asks(graph, asks);
+    bool told = graph_asks(graph, &asked);
     pthread_mutex_lock(&lock);
-    bool noted = told && graph_note(*exec, asks);
+    bool noted = told && graph_note(*exec, &asked);
     if (!noted) graph_forget(*exec);
     pthread_mutex_unlock(&lock);
     if (!noted) REAL(cuGraphExecDestroy)(*exec);
@@ -78,14 +78,14 @@ static void let_go(struct asking *asking) {
 }
 
 /* A graph that has all it asks for takes nothing, and then there is nothing to note of its launch either: the driver need
- * not be asked, as it is before and after one that takes something. */
+ * not be asked, as it is before and after one that takes something, or of which nobody knows what it asks for. */
 static bool claim(struct asking *asking) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) asking->claimed[gpu] = 0;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        if (!graph_claim(&memory[gpu], &asking->share[gpu])) continue;
+        if (!asking->has_bodies && !graph_claim(&memory[gpu], &asking->share[gpu])) continue;
         refresh(gpu);
         uint64_t bytes = graph_claim(&memory[gpu], &asking->share[gpu]);
-        if (!account_charge(gpu, bytes)) {
+        if (bytes && !account_charge(gpu, bytes)) {
             let_go(asking);
             return false;
         }
@@ -96,7 +96,7 @@ static bool claim(struct asking *asking) {
 
 static void enter(struct asking *asking, bool done) {
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
-        if (!asking->claimed[gpu]) continue;
+        if (!asking->has_bodies && !asking->claimed[gpu]) continue;
         uint64_t now = settle(gpu, asking->claimed[gpu]);
         if (!done) {
             graph_refused(&memory[gpu], now);

@@ -104,6 +104,18 @@ def test_what_a_graph_has_lost_is_claimed_for_again(world: World, calls: list[st
     assert container.peak <= LIMIT * MIB
 
 
+@pytest.mark.parametrize("own", [0, 100 * MIB])
+def test_what_bodies_of_conditional_nodes_take_is_charged_when_they_do(world: World, own: int) -> None:
+    """Also once the graph has what its other nodes ask for: a body may run for the first time with any launch."""
+    container = world.container(memory_mib=LIMIT)
+    tenant = container.run().started()
+    assert tenant.ask(f"graph-conditional {own} {200 * MIB}") == "0"
+    for bodies in (0, 200 * MIB, 200 * MIB):
+        assert tenant.ask("graph-launch 0 0") == "0"
+        (charged,) = container.account().processes[tenant.process.pid]
+        assert charged == container.used == CONTEXT + own + bodies
+
+
 class Program:
     """A program of any kind that minds its own memory: on a GPU of its own, and in a container of that size."""
 

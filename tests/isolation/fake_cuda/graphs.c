@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "conditional.h"
 #include "driver.h"
 #include "fake.h"
 #include "heap.h"
@@ -30,17 +31,20 @@ struct driver_graph {
     CUgraphNode nodes;
     struct place *places;
     size_t count;
+    CUgraph body; /* of its conditional node, if it has one */
 };
 
 struct driver_exec {
     CUgraphExec next;
     uint64_t ns, bytes[WORLD_GPUS], has[WORLD_GPUS], live[WORLD_GPUS];
+    uint64_t later[WORLD_GPUS]; /* what bodies of conditional nodes take, from the second launch on */
     struct place *lasting; /* what it does not free itself; `free` while it does not live */
     CUstream stream;
     uint64_t until; /* of that GPU's work it is the end */
     int on;
     bool frees; /* with each launch what lives of the one before */
-    bool gone;  /* destroyed: what it has stays until it is trimmed */
+    bool launched;
+    bool gone; /* destroyed: what it has stays until it is trimmed */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -103,6 +107,15 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNo
     return CUDA_SUCCESS;
 }
 
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+                        CUgraphNodeParams *parameters) {
+    (void)after, (void)count;
+    if (parameters->type != NODE_CONDITIONAL) return CUDA_ERROR_NOT_SUPPORTED;
+    *node = add_node(graph, NODE_CONDITIONAL);
+    parameters->conditional.bodies = &graph->body;
+    return cuGraphCreate(&graph->body, 0);
+}
+
 CUresult fake_graph_allocate(CUgraph graph, int gpu, CUdeviceptr *address, uint64_t bytes) {
     CUgraphNode node;
     CUDA_MEM_ALLOC_NODE_PARAMS asked = {
@@ -151,6 +164,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     *made = (struct driver_exec){.frees = flags & INSTANTIATE_AUTO_FREE};
     for (CUgraphNode node = graph->nodes; node; node = node->next) made->ns += node->ns;
     for (struct place *place = graph->places; place; place = place->next) add_place(made, place);
+    for (struct place *place = graph->body ? graph->body->places : NULL; place; place = place->next)
+        made->later[place->gpu] += place->bytes;
     pthread_mutex_lock(&lock);
     made->next = execs;
     execs = made;
@@ -226,6 +241,13 @@ CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
     return cuGraphUpload(exec, stream);
 }
 
+static void run_bodies(CUgraphExec exec) {
+    for (int gpu = 0; exec->launched && gpu < WORLD_GPUS; gpu++) {
+        exec->bytes[gpu] += exec->later[gpu];
+        exec->later[gpu] = 0;
+    }
+}
+
 static bool lives(CUgraphExec exec) {
     for (int gpu = 0; gpu < WORLD_GPUS; gpu++)
         if (exec->live[gpu]) return true;
@@ -254,9 +276,11 @@ bool fake_graph_free(CUdeviceptr address) {
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     pthread_mutex_lock(&lock);
+    run_bodies(exec);
     CUresult result = lives(exec) && !exec->frees ? CUDA_ERROR_INVALID_VALUE : back(exec, stream);
     if (result == CUDA_SUCCESS) {
         bring_to_life(exec);
+        exec->launched = true;
         exec->on = fake_gpu_of_stream(stream);
         exec->until = world_submit(exec->on, exec->ns);
     }

@@ -1,6 +1,7 @@
 /* Graphs that are made once and run again and again, as programs have them: each command is one call of such a program. */
 #include <string.h>
 
+#include "../fake_cuda/conditional.h"
 #include "tenant.h"
 
 #define MOST_RUNS 64
@@ -51,6 +52,26 @@ static void make(unsigned allocations, unsigned long long bytes, enum freeing fr
     instantiate(graph, address, freeing);
 }
 
+static void allocate_and_free(CUgraph graph, unsigned long long bytes) {
+    CUDA_MEM_ALLOC_NODE_PARAMS asked = {
+        .properties = {.type = 1, .location = {.type = LOCATION_DEVICE}}, .bytes = bytes};
+    CUgraphNode node;
+    if (CU(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &asked)) exit(5);
+    if (CU(cuGraphAddMemFreeNode)(&node, graph, NULL, 0, asked.address)) exit(5);
+}
+
+/* One whose conditional node has a body that allocates, beside an allocation of its own or none. */
+static void make_conditional(unsigned long long own, unsigned long long of_body) {
+    CUgraphNodeParams parameters = {.type = NODE_CONDITIONAL, .conditional = {.size = 1}};
+    CUgraph graph;
+    CUgraphNode node;
+    CU(cuGraphCreate)(&graph, 0);
+    if (own) allocate_and_free(graph, own);
+    if (CU(cuGraphAddNode)(&node, graph, NULL, 0, &parameters)) exit(5);
+    allocate_and_free(*parameters.conditional.bodies, of_body);
+    instantiate(graph, 0, INSIDE);
+}
+
 /* The same of a stream's own allocations, which a capture takes up. */
 static void capture_allocations(unsigned allocations, unsigned long long bytes, enum freeing freeing) {
     CUstream stream = stream_of(MOST_STREAMS - 1);
@@ -81,8 +102,10 @@ static CUresult end(unsigned number) {
 
 bool obey_of_graphs(const char *line) {
     unsigned number, stream, freeing, microseconds;
-    unsigned long long bytes;
-    if (sscanf(line, "graph-make %u %llu %u %u", &number, &bytes, &freeing, &microseconds) == 4)
+    unsigned long long bytes, other;
+    if (sscanf(line, "graph-conditional %llu %llu", &bytes, &other) == 2)
+        make_conditional(bytes, other);
+    else if (sscanf(line, "graph-make %u %llu %u %u", &number, &bytes, &freeing, &microseconds) == 4)
         make(number, bytes, freeing, microseconds);
     else if (sscanf(line, "graph-capture %u %llu %u", &number, &bytes, &freeing) == 3)
         capture_allocations(number, bytes, freeing);
