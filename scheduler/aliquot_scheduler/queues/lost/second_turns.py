@@ -89,11 +89,15 @@ class SecondTurns:
         for queue, users in self._waiting_in_doubt().items():
             # Once for all users of a queue: after an outage all of them may be in doubt.
             left, could_use_it = self._left_in(queue, rivals=rivals)
+            pausing = {user for user in users if doubts.pauses((queue, user), now=now)}
+            if pausing and not rivals.of(queue):
+                pausing.clear()
+            closed = lines[queue].closed
             for user in users:
                 who = queue, user
                 self._doubted[who] = most = left if could_use_it <= {who} else _NOTHING
-                if who in coming or (doubts.pauses(who, now=now) and rivals.of(queue)):
-                    lines[queue].closed[user] = most
+                if user in pausing or who in coming:
+                    closed[user] = most
         those = filter(None, map(self._hall.standing, heads))
         return {one.uid for one in those if self.is_closed(one) and self.is_doubted(one)}
 
