@@ -1,7 +1,8 @@
 """How long one event takes: 5,000 pods wait in 200 queues before 1,000 nodes of 8 GPUs; CPU time of the answer to each.
 
     .venv/bin/python benchmarks/queues/events.py [--pods 5000] [--queues 200] [--nodes 1000] [--events 1000]
-        [--reserving 0] [--users 1] [--impatient] [--limits] [--model-limits] [--autoscale] [--doubted] [--each]
+        [--reserving 0] [--users 1] [--impatient] [--limits] [--model-limits] [--autoscale] [--doubted] [--many-doubted]
+        [--each]
 
 An event is a pod that ends, comes, or is deleted while it waits; the answer is a whole round of turns, and the binding
 of whoever was let in. Two loads: few shapes, as people submit them, and every pod of a shape of its own. With
@@ -9,8 +10,9 @@ of whoever was let in. Two loads: few shapes, as people submit them, and every p
 many, with `--impatient` all heads of lines have lost patience, so that nodes are kept for them, and with `--limits` all
 queues have limits, those above them such that nearly all of it is in use, and cards have room for all who wait. With
 `--model-limits` those above limit GPUs of a model as well, of which there are none. With `--autoscale` all queues show
-pods to a cluster autoscaler, and with `--doubted` all users are in doubt, as after an outage of storage. `--each`
-measures each of these by itself, one after the other, and none of them.
+pods to a cluster autoscaler, and with `--doubted` all users are in doubt, as after an outage of storage; with
+`--many-doubted` there are five of them in each queue. `--each` measures each of these by itself, one after the other,
+and none of them.
 """
 
 from __future__ import annotations
@@ -36,9 +38,18 @@ from support.bench_options import ask_events, sized
 from support.queue_replay import Job, Replay
 
 PATIENCE = QueueSettings().patience
-# In ms, of 99 events of 100; what is asked is not met yet where hundreds of heads have lost patience.
+# In ms, of 99 events of 100; what is asked is not met yet where hundreds of heads have lost patience, or a thousand
+# users are in doubt.
 _ASKED = 20.0
-CASES = {"impatient": 120.0, "limits": _ASKED, "model_limits": _ASKED, "autoscale": _ASKED, "doubted": _ASKED}
+CASES = {
+    "impatient": 120.0,
+    "limits": _ASKED,
+    "model_limits": _ASKED,
+    "autoscale": _ASKED,
+    "doubted": _ASKED,
+    "many_doubted": 120.0,
+}
+_MANY_USERS = 5
 
 
 def main() -> None:
@@ -92,7 +103,7 @@ def measure(asked: argparse.Namespace, *, own_shapes: bool) -> list[float]:
         # A few of them are looked at in each round.
         for _ in range(asked.queues):
             replay.decide()
-    if asked.doubted:
+    if asked.doubted or asked.many_doubted:
         doubt_all(replay)
     waits = [one for one in replay.jobs.values() if one.admitted is None]
     memory, shown = replay.queues.register.memory, len(replay.queues.register.showings.shown)
@@ -160,13 +171,13 @@ def specs_of(asked: argparse.Namespace) -> dict[str, QueueSpec]:
 
 def jobs_of(asked: argparse.Namespace, *, own_shapes: bool) -> Iterator[Job]:
     """One job after the other, without end."""
-    chance = Random(2)
+    chance, users = Random(2), max(asked.users, _MANY_USERS) if asked.many_doubted else asked.users
     for made in count(1):
         queue = f"q{chance.randrange(asked.queues):03}"
         yield Job(
             name=f"j{made:06}",
             queue=queue,
-            user=f"{queue}-{chance.randrange(asked.users)}",
+            user=f"{queue}-{chance.randrange(users)}",
             kind="",
             at=float(made),
             runs=1e9,
