@@ -25,10 +25,7 @@ from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES, WALL
 from support.centre_means import means
 from support.clocks import VirtualClock
-from support.queue_stage import queue
-from support.reclaim_stage import ReclaimStage
-
-OWNER = {"red": queue(guarantee=200), "blue": queue()}
+from support.reclaim_stage import OWNER, ReclaimStage
 
 
 class Api:

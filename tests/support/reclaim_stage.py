@@ -16,7 +16,7 @@ from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import NAMES, WALL, failing, gpus, make_node
 from support.queue_scenarios import A_QUARTER_OF_AN_HOUR, Pods, Step
-from support.queue_stage import Stage
+from support.queue_stage import Stage, queue
 
 replace = msgspec.structs.replace
 
@@ -26,6 +26,8 @@ A_WHILE = 11.0
 SPARE = "n1"
 # For who waits long enough somebody is moved by then.
 LOOKS = 12
+# Who takes back what it lent, and who borrows.
+OWNER = {"red": queue(guarantee=200), "blue": queue()}
 
 
 class ReclaimStage(Stage):
@@ -125,6 +127,15 @@ class ReclaimStage(Stage):
         return sorted(victim.uid for clearing in self.decide(**more) for victim in clearing.victims)
 
 
+def filled(stage: ReclaimStage, name: str, count: int, compute: int = 100, **more: Any) -> None:
+    """So many pods of a queue run."""
+    for number in range(count):
+        stage.submit(f"{name}{number}", compute, queue=name, **more)
+    while stage.run(after=1.0):
+        pass
+    assert all(stage.pods[f"{name}{number}"].spec.node_name for number in range(count))
+
+
 def followed(before: ReclaimStage, stage: ReclaimStage) -> ReclaimStage:
     """Whoever leads next sees all pods that are there, and knows nothing else of what the one before did."""
     stage.now = before.now
@@ -173,10 +184,10 @@ def begun(stage: ReclaimStage, step: Step) -> None:
     """What has come to pass when a step begins."""
     if step.kills:
         _kill(stage)
-    for queue in step.ran:
-        _ran_for(stage, queue, A_QUARTER_OF_AN_HOUR)
-    for queue, count in step.deletes.items():
-        for waiter in [one for one in stage.queues.waiting() if one.queue == queue][:count]:
+    for name in step.ran:
+        _ran_for(stage, name, A_QUARTER_OF_AN_HOUR)
+    for name, count in step.deletes.items():
+        for waiter in [one for one in stage.queues.waiting() if one.queue == name][:count]:
             stage.gone(waiter.uid)
     if step.loses:
         _lose(stage)

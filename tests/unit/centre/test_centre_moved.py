@@ -17,8 +17,9 @@ from aliquot_kube.errors import (
     ServerTroubleError,
 )
 from support.centre import failing, gpus, make_node, sick
-from support.evicting import OWNER, Scene, says
+from support.evicting import Scene, says
 from support.queue_stage import queue
+from support.reclaim_stage import OWNER
 
 # --- who is moved ----------------------------------------------------------------------------------------------------
 
