@@ -49,7 +49,7 @@ static CUresult claim(struct claim *claim, uint64_t bytes) {
 /* Others may have come into its granules meanwhile: those stay, and stay charged. */
 static CUresult give_back(int gpu, CUdeviceptr address, uint64_t bytes) {
     REAL(cuMemFree_v2)(address);
-    account_release(gpu, granules_leave(address, bytes));
+    account_release(gpu, granules_leave(address, bytes, gpu));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -167,7 +167,8 @@ static struct managed *managed_of(const struct holding *block) {
 static void left(const struct holding *block) {
     if (block->record.flags & LENT) account_recall(block->value);
     managed_leave(managed_of(block));
-    account_release(block->record.gpu, granules_leave(block->value, block->record.bytes));
+    int gpu = block->record.gpu;
+    account_release(gpu, granules_leave(block->value, block->record.bytes, gpu));
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {

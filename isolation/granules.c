@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "limits.h"
 #include "map.h"
 
 #define UNIT 256ULL /* the driver's alignment of blocks */
@@ -10,9 +11,14 @@
 #define WORDS (UNITS / 64)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Granules that a block fills only in part, by number plus one; `extra` is their bitmap of units in use. Granules
+/* Granules that a block fills only in part, by number and GPU; `extra` is their bitmap of units in use. Granules
  * inside a large block are only counted: nobody else can lie in them. */
 static struct map shared;
+
+/* Nobody says that a driver never has blocks of two GPUs in one: then each GPU has its part of it. */
+static uint64_t key_of(uint64_t number, int gpu) {
+    return number * MOST_GPUS + (uint64_t)gpu + 1;
+}
 
 /* By words: a block of a MiB has 4,096 units. */
 static void mark(uint64_t *bitmap, uint64_t from, uint64_t to, bool used) {
@@ -28,27 +34,27 @@ static void mark(uint64_t *bitmap, uint64_t from, uint64_t to, bool used) {
 }
 
 static uint64_t enter_part(uint64_t number, uint64_t from, uint64_t to, int gpu) {
-    struct record *found = map_find(&shared, number + 1);
+    struct record *found = map_find(&shared, key_of(number, gpu));
     bool fresh = !found;
     if (fresh) {
-        struct record record = {.key = number + 1, .gpu = gpu, .extra = (uintptr_t)calloc(WORDS, 8)};
+        struct record record = {.key = key_of(number, gpu), .gpu = gpu, .extra = (uintptr_t)calloc(WORDS, 8)};
         if (!map_put(&shared, record)) {
             free((void *)(uintptr_t)record.extra);
             return GRANULE;
         }
-        found = map_find(&shared, number + 1);
+        found = map_find(&shared, key_of(number, gpu));
     }
     found->references++;
     mark((uint64_t *)(uintptr_t)found->extra, from, to, true);
     return fresh ? GRANULE : 0;
 }
 
-static uint64_t leave_part(uint64_t number, uint64_t from, uint64_t to) {
-    struct record *found = map_find(&shared, number + 1), gone;
+static uint64_t leave_part(uint64_t number, uint64_t from, uint64_t to, int gpu) {
+    struct record *found = map_find(&shared, key_of(number, gpu)), gone;
     if (!found) return GRANULE;
     mark((uint64_t *)(uintptr_t)found->extra, from, to, false);
     if (--found->references) return 0;
-    map_take(&shared, number + 1, &gone);
+    map_take(&shared, found->key, &gone);
     free((void *)(uintptr_t)gone.extra);
     return GRANULE;
 }
@@ -62,7 +68,7 @@ static uint64_t walk(uint64_t address, uint64_t bytes, int gpu, bool enter) {
         bool whole = number >= whole_from && number < whole_to;
         uint64_t start = number * GRANULE, from = address > start ? address - start : 0;
         uint64_t to = end < start + GRANULE ? end - start : GRANULE;
-        if (!whole) all += enter ? enter_part(number, from, to, gpu) : leave_part(number, from, to);
+        if (!whole) all += enter ? enter_part(number, from, to, gpu) : leave_part(number, from, to, gpu);
         if (number == last) return all;
     }
 }
@@ -74,9 +80,9 @@ uint64_t granules_enter(uint64_t address, uint64_t bytes, int gpu) {
     return fresh;
 }
 
-uint64_t granules_leave(uint64_t address, uint64_t bytes) {
+uint64_t granules_leave(uint64_t address, uint64_t bytes, int gpu) {
     pthread_mutex_lock(&lock);
-    uint64_t gone = walk(address, bytes ? bytes : 1, 0, false);
+    uint64_t gone = walk(address, bytes ? bytes : 1, gpu, false);
     pthread_mutex_unlock(&lock);
     return gone;
 }

@@ -12,11 +12,11 @@
 #define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 #define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
 
-/* Enter a block; the bytes of granules that no other block lies in. */
+/* Enter a block of that GPU; the bytes of granules that no other block of it lies in. */
 uint64_t granules_enter(uint64_t address, uint64_t bytes, int gpu);
 
-/* Take a block out; the bytes of granules that it was the last in. */
-uint64_t granules_leave(uint64_t address, uint64_t bytes);
+/* Take a block of that GPU out; the bytes of granules that it was the last of them in. */
+uint64_t granules_leave(uint64_t address, uint64_t bytes, int gpu);
 
 /* Whether a block of this size may still find room in a granule that is charged already. */
 bool granules_have_gap(uint64_t bytes, int gpu);

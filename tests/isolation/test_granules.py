@@ -1,4 +1,4 @@
-"""Which granules blocks lie in, against plain sets of units."""
+"""Which granules blocks of each GPU lie in, against plain sets of units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.pure_c import ROOT, compiled
 
 GRANULE = 2 << 20
 UNIT = 256
-GPU = 0
+GPUS = 2
 # Sizes at which a word of the bitmap, or a granule, ends.
 SIZES = (1, UNIT, 63 * UNIT, 64 * UNIT, 65 * UNIT, 1 << 20, GRANULE - UNIT, GRANULE, GRANULE + UNIT, 3 * GRANULE)
 
@@ -23,7 +23,7 @@ def _granules() -> ctypes.CDLL:
     number = ctypes.c_uint64
     for name, result, arguments in (
         ("enter", number, (number, number, ctypes.c_int)),
-        ("leave", number, (number, number)),
+        ("leave", number, (number, number, ctypes.c_int)),
         ("have_gap", ctypes.c_bool, (number, ctypes.c_int)),
     ):
         function = getattr(loaded, f"granules_{name}")
@@ -71,26 +71,29 @@ def _partly(at: int, size: int) -> set[int]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_blocks_are_charged_by_the_granules_they_lie_in(seed: int) -> None:
-    """And a gap is known to the unit: one unit less free, and nothing of that size finds room."""
-    granules, random, blocks = _granules(), Random(seed), Blocks()
+    """Each GPU for its own, and a gap is known to the unit: one unit less free, and nothing of that size finds room."""
+    granules, random, gpus = _granules(), Random(seed), [Blocks() for _ in range(GPUS)]
     try:
         for _ in range(24):
+            gpu = random.randrange(GPUS)
+            blocks = gpus[gpu]
             before = blocks.granules()
             if blocks.at and random.random() < 0.4:
                 at = random.choice(sorted(blocks.at))
                 size = blocks.at.pop(at)
                 gone = before - blocks.granules()
-                assert granules.granules_leave(at, size) == len(gone) * GRANULE
+                assert granules.granules_leave(at, size, gpu) == len(gone) * GRANULE
             else:
                 at, size = random.randrange(5 * GRANULE // UNIT) * UNIT, random.choice(SIZES)
-                if blocks.used().intersection(_units(at, size)):
+                if any(other.used().intersection(_units(at, size)) for other in gpus):
                     continue
                 blocks.at[at] = size
                 fresh = blocks.granules() - before
-                assert granules.granules_enter(at, size, GPU) == len(fresh) * GRANULE
+                assert granules.granules_enter(at, size, gpu) == len(fresh) * GRANULE
             gap = blocks.longest_gap()
-            assert not granules.granules_have_gap(gap + UNIT, GPU)
-            assert not gap or granules.granules_have_gap(gap, GPU)
+            assert not granules.granules_have_gap(gap + UNIT, gpu)
+            assert not gap or granules.granules_have_gap(gap, gpu)
     finally:
-        for at, size in blocks.at.items():
-            granules.granules_leave(at, size)
+        for gpu, blocks in enumerate(gpus):
+            for at, size in blocks.at.items():
+                granules.granules_leave(at, size, gpu)
