@@ -37,6 +37,11 @@ CUresult device_refused(CUdevice device) {
     return told == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : told;
 }
 
+bool device_is_brought_to(CUdevice device) {
+    int can = 0;
+    return REAL(cuDeviceGetAttribute)(&can, DEVICE_CONCURRENT_MANAGED, device) != CUDA_SUCCESS || can;
+}
+
 /* 90 for compute capability 9.0; 0 where the driver does not tell. */
 static unsigned kind_of(CUdevice device) {
     int major = 0, minor = 0;

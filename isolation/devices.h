@@ -10,6 +10,9 @@
 /* What a call is answered whose device is no GPU of the slice's: that, or why the driver does not tell. */
 CUresult device_refused(CUdevice device);
 
+/* Whether managed memory may be brought there by name; drivers refuse that of GPUs which can't work on it beside the host. */
+bool device_is_brought_to(CUdevice device);
+
 /* The GPU that a stream works on, or -1: its context's, whichever is current; of a default stream, the current one's. */
 int gpu_of_stream(CUstream stream);
 

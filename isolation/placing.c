@@ -2,19 +2,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices.h"
 #include "limits.h"
 #include "managed.h"
 #include "table.h"
 
 enum { ADVICE_MOSTLY_READ = 1, ADVICE_PREFERRED_LOCATION = 3 };
 
-static int gpu_at(CUmemLocation place) {
-    return place.type == LOCATION_DEVICE ? gpu_of_device(place.id) : -1;
+/* What a call moves: nothing where it names a GPU to which drivers refuse to bring anything. */
+static struct range range_to_device(CUdeviceptr address, size_t bytes, CUdevice device) {
+    int gpu = gpu_of_device(device);
+    bool moves = gpu < 0 || device_is_brought_to(device);
+    return (struct range){address, moves ? bytes : 0, moves ? gpu : -1};
 }
 
-#define PREFETCH(name, gpu, per_thread, shape, passed)                                                       \
+static struct range range_to_place(CUdeviceptr address, size_t bytes, CUmemLocation place) {
+    return place.type == LOCATION_DEVICE ? range_to_device(address, bytes, place.id) : (struct range){address, bytes, -1};
+}
+
+#define PREFETCH(name, there, per_thread, shape, passed)                                                     \
     EXPORT CUresult name shape {                                                                             \
-        const struct range range = {address, bytes, gpu};                                                    \
+        const struct range range = there;                                                                    \
         struct placing *placing;                                                                             \
         if (!managed_begin(&placing, &range, 1, managed_lane(stream, per_thread), false)) return CUDA_SUCCESS; \
         CUresult result = REAL(name) passed;                                                                 \
@@ -22,11 +30,11 @@ static int gpu_at(CUmemLocation place) {
         return result;                                                                                       \
     }
 #define TO_DEVICE(name, per_thread)                                              \
-    PREFETCH(name, gpu_of_device(device), per_thread,                            \
+    PREFETCH(name, range_to_device(address, bytes, device), per_thread,          \
              (CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream), \
              (address, bytes, device, stream))
 #define TO_PLACE(name, per_thread)                                                                   \
-    PREFETCH(name, gpu_at(place), per_thread,                                                        \
+    PREFETCH(name, range_to_place(address, bytes, place), per_thread,                                \
              (CUdeviceptr address, size_t bytes, CUmemLocation place, unsigned flags, CUstream stream), \
              (address, bytes, place, flags, stream))
 
@@ -36,16 +44,16 @@ TO_PLACE(cuMemPrefetchAsync_v2, false)
 TO_PLACE(cuMemPrefetchAsync_v2_ptsz, true)
 
 /* Advice that names a GPU as the preferred one brings memory there; of what is mostly read there are copies. */
-static bool begin_advice(struct placing **placing, CUdeviceptr address, size_t bytes, int advice, int gpu) {
-    bool brings = advice == ADVICE_PREFERRED_LOCATION && gpu >= 0, copies = advice == ADVICE_MOSTLY_READ;
-    const struct range range = {address, bytes, brings ? gpu : -1};
+static bool begin_advice(struct placing **placing, int advice, size_t bytes, struct range there) {
+    bool brings = advice == ADVICE_PREFERRED_LOCATION && there.gpu >= 0, copies = advice == ADVICE_MOSTLY_READ;
+    const struct range range = {there.address, bytes, brings ? there.gpu : -1};
     *placing = NULL;
     return (!brings && !copies) || managed_begin(placing, &range, 1, managed_advice(), copies);
 }
 
 EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {
     struct placing *placing;
-    if (!begin_advice(&placing, address, bytes, advice, gpu_of_device(device))) return CUDA_SUCCESS;
+    if (!begin_advice(&placing, advice, bytes, range_to_device(address, bytes, device))) return CUDA_SUCCESS;
     CUresult result = REAL(cuMemAdvise)(address, bytes, advice, device);
     managed_end(placing, result);
     return result;
@@ -53,7 +61,7 @@ EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdev
 
 EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation place) {
     struct placing *placing;
-    if (!begin_advice(&placing, address, bytes, advice, gpu_at(place))) return CUDA_SUCCESS;
+    if (!begin_advice(&placing, advice, bytes, range_to_place(address, bytes, place))) return CUDA_SUCCESS;
     CUresult result = REAL(cuMemAdvise_v2)(address, bytes, advice, place);
     managed_end(placing, result);
     return result;
@@ -88,7 +96,7 @@ static bool has_ranges(struct batch *batch) {
     for (size_t i = 0, at = 0; batch->ranges && i < batch->count; i++) {
         while (at + 1 < batch->places && batch->from[at + 1] <= i) at++;
         batch->ranges[i] = (struct range){batch->addresses[i], batch->bytes[i], -1};
-        if (batch->places) batch->ranges[i].gpu = gpu_at(batch->place[at]);
+        if (batch->places) batch->ranges[i] = range_to_place(batch->addresses[i], batch->bytes[i], batch->place[at]);
     }
     return batch->ranges;
 }

@@ -13,7 +13,7 @@ from support.isolation import CONTEXT, MIB, Built, Container, Tenant, World
 # Whoever is first compiles everything, which takes a busy machine most of a minute.
 pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
-OUT_OF_MEMORY, INVALID_HANDLE = "2", "400"
+OUT_OF_MEMORY, INVALID_DEVICE, INVALID_HANDLE = "2", "101", "400"
 WAYS = ["prefetch", "prefetch-thread", "prefetch-two", "prefetch-two-thread", "advise", "advise-two"]
 WAYS += ["batch", "batch-thread", "discard", "discard-thread"]
 HOST = -1
@@ -76,6 +76,19 @@ def test_what_finds_no_room_there_stays_where_it_is(container: Container, way: s
     assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
     assert tenant.ask("empty") == "0"
     assert charged(container, tenant) == used(container) == (CONTEXT, CONTEXT)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_where_the_driver_brings_nothing_nothing_is_charged(container: Container, way: str, full: bool) -> None:
+    """A GPU that can't work on managed memory beside the host: each such call is refused, and changes nothing."""
+    tenant = container.run(environment={"FAKE_CUDA_MANAGED": "still"}).started()
+    assert tenant.ask(f"take managed {BLOCK}") == "0"
+    if full:
+        assert tenant.ask(f"second-fill {100 * MIB}").split() == ["7", OUT_OF_MEMORY]
+    for _ in range(3):
+        assert tenant.ask(f"place {way} 0 0 {BLOCK} 1") == INVALID_DEVICE
+    assert used(container) == charged(container, tenant) == (CONTEXT + BLOCK, 1000 * MIB if full else 0)
 
 
 # What a thread's own default stream does nobody can put in order once the thread has ended.

@@ -38,4 +38,8 @@ void fake_come_back_late(void);
  * (2), or this one and all that follow (3). */
 void fake_come_when_told(_Atomic int *come);
 
+/* What FAKE_CUDA_MANAGED says of managed memory: what is brought elsewhere stays at home, too (kept); small blocks have
+ * granules of their own, whatever gaps others have (apart); nothing is brought anywhere by name (still). */
+bool fake_managed_is(const char *how);
+
 #endif

@@ -160,6 +160,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     *value = attribute == DEVICE_MULTIPROCESSORS            ? MULTIPROCESSORS
              : attribute == DEVICE_THREADS_A_MULTIPROCESSOR ? THREADS
              : attribute == DEVICE_GENERATION               ? GENERATION
+             : attribute == DEVICE_CONCURRENT_MANAGED       ? !fake_managed_is("still")
                                                             : 0;
     return CUDA_SUCCESS;
 }

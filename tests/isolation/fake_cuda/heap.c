@@ -125,12 +125,6 @@ uint64_t heap_take_managed(int gpu, uint64_t bytes) {
     return block->address;
 }
 
-/* With FAKE_CUDA_MANAGED (kept) what is brought elsewhere stays at home, too. */
-static bool keeps_home(void) {
-    const char *how = getenv("FAKE_CUDA_MANAGED");
-    return how && strcmp(how, "kept") == 0;
-}
-
 static void move_granule(uint16_t *places, int gpu, uint16_t home, bool copied) {
     uint16_t there = gpu < 0 ? home : (uint16_t)(1U << gpu | home);
     if (gpu >= 0 && !(*places & 1U << gpu) && !world_take(gpu, GRANULE_BYTES)) return;
@@ -157,7 +151,7 @@ static bool lies_in(const struct block *block, uint64_t at, uint64_t address, ui
 }
 
 static void move(struct block *block, uint64_t address, uint64_t bytes, int gpu) {
-    uint16_t home = keeps_home() ? (uint16_t)(1U << block->gpu) : 0;
+    uint16_t home = fake_managed_is("kept") ? (uint16_t)(1U << block->gpu) : 0;
     for (uint64_t at = 0; block->places && at < WHOLE(block->bytes); at += GRANULE_BYTES)
         if (lies_in(block, at, address, bytes)) move_granule(&block->places[at / GRANULE_BYTES], gpu, home, block->copied);
     if (block->managed && block->address < address + bytes && block->address + block->bytes > address)

@@ -1,8 +1,16 @@
 /* Where managed memory is to lie. The fake driver brings it there at once, as far as there is room. */
+#include <stdlib.h>
+
 #include "fake.h"
 #include "heap.h"
 
+bool fake_managed_is(const char *how) {
+    const char *told = getenv("FAKE_CUDA_MANAGED");
+    return told && strcmp(told, how) == 0;
+}
+
 static CUresult bring(CUdeviceptr address, size_t bytes, CUmemLocation place) {
+    if (fake_managed_is("still")) return CUDA_ERROR_INVALID_DEVICE;
     heap_move(address, bytes, place.type == LOCATION_DEVICE ? place.id : -1);
     return CUDA_SUCCESS;
 }
@@ -48,11 +56,12 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLoca
         size_t at = 0;                                                                                            \
         (void)stream;                                                                                             \
         fake_come_when_told((_Atomic int *)(uintptr_t)flags);                                                     \
-        for (size_t i = 0; i < count; i++) {                                                                      \
+        CUresult result = CUDA_SUCCESS;                                                                           \
+        for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {                                            \
             while (at + 1 < places && from[at + 1] <= i) at++;                                                    \
-            bring(addresses[i], bytes[i], place[at]);                                                             \
+            result = bring(addresses[i], bytes[i], place[at]);                                                    \
         }                                                                                                         \
-        return CUDA_SUCCESS;                                                                                      \
+        return result;                                                                                            \
     }
 BATCH(cuMemPrefetchBatchAsync)
 BATCH(cuMemPrefetchBatchAsync_ptsz)

@@ -31,9 +31,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags) {
     _Atomic int *come = flags > 2 && !before ? (_Atomic int *)(uintptr_t)flags : NULL;
     if (fake_gpu() < 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (before) fake_come_when_told((_Atomic int *)(uintptr_t)(flags - 1));
-    /* With FAKE_CUDA_MANAGED (apart) in granules of its own, whatever gaps others have. */
-    const char *how = getenv("FAKE_CUDA_MANAGED");
-    bool apart = bytes && bytes < GRANULE_BYTES && how && strcmp(how, "apart") == 0;
+    bool apart = bytes && bytes < GRANULE_BYTES && fake_managed_is("apart");
     CUdeviceptr taken = heap_take_managed(fake_gpu(), apart ? GRANULE_BYTES : bytes);
     if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
     *address = taken;
