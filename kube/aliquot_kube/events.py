@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from aliquot_core.backoff import Backoff, Random
 from aliquot_core.clock import Clock
@@ -31,6 +32,10 @@ _PASSING = (UnreachableError, ServerTroubleError, ThrottledError)
 _BACKOFF = Backoff(first=1.0, longest=60.0)
 # With nothing to write the recorder sleeps until told; this is only what its sleep has as an end.
 _NOTHING_TO_DO = 3600.0
+
+
+# Of whom it was to tell, and what went wrong.
+Failed = Callable[[ObjectReference, Exception], object]
 
 
 class EventRecorder:
@@ -61,21 +66,30 @@ class EventRecorder:
         self._ledger.record(happening, now=self._clock.monotonic(), wall=self._clock.wall())
         self._wake.set()
 
-    async def run(self) -> None:
-        """Write what is due until cancelled."""
+    async def run(self, *, failed: Failed | None = None) -> None:
+        """Write what is due until cancelled.
+
+        `failed` is told of what no API server has answered, a defect: that is dropped, and others are written. Without
+        it that is raised.
+        """
         while True:
             write = self._ledger.next_write(now=self._clock.monotonic())
             if write is not None:
-                await self._write(write)
+                await self._write(write, failed=failed)
                 continue
             wait = self._ledger.wait(now=self._clock.monotonic())
             await sleep_unless(clock=self._clock, seconds=_NOTHING_TO_DO if wait is None else wait, woken=self._wake)
 
-    async def _write(self, write: Write) -> None:
+    async def _write(self, write: Write, *, failed: Failed | None) -> None:
         try:
             name = await (self._create(write) if isinstance(write, Create) else self._repeat(write))
         except ApiError as error:
             self._not_written(write, error)
+        except Exception as error:
+            if failed is None:
+                raise
+            self._ledger.failed(write, now=self._clock.monotonic(), again_after=None)
+            failed(write.happening.regarding, error)
         else:
             self._failures = 0
             self._ledger.written(write, name=name, now=self._clock.monotonic())

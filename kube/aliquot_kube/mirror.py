@@ -70,7 +70,7 @@ class Mirror(Generic[T]):
         """Tell somebody of all that is known, and then of each change.
 
         Consumers are called one after another on the loop and must not wait: whoever has long work puts it aside.
-        What they raise ends `run`: a consumer that missed a change would be wrong for ever.
+        What they raise ends `run`: a consumer that missed a change would be wrong for ever. Who may be guards himself.
         """
         for known in self.objects.values():
             consumer(Added(new=known))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
+from aliquot_core.objects import Pod
+from aliquot_kube.changes import Change
+from aliquot_scheduler.centre.beside import Beside
 from aliquot_scheduler.centre.by_priority import EvictionsByPriority
 from aliquot_scheduler.centre.causes import Cause
 from aliquot_scheduler.centre.evictions import Evictions
@@ -50,6 +54,7 @@ class Clerks:
         led_until: float | None,
     ) -> None:
         self._events = means.events
+        self.beside = Beside(means=means)
         self.queue_writer = QueueWriter(
             turns=turns, means=means, there=lambda: watches.queues.objects, not_before=lambda: appraiser.book.until
         )
@@ -101,6 +106,18 @@ class Clerks:
         """What the leader before us has put down, as far as that can be read."""
         await asyncio.gather(self.mix.recall(), self.moved.recall())
 
+    def pod_changes(self) -> list[Callable[[Change[Pod]], None]]:
+        """Who takes in what the watch tells of pods; what one of them can't, it costs nobody else."""
+        takers = (
+            self.over_use.pod_changed,
+            self.over_use_words.pod_changed,
+            self.notices.pod_changed,
+            self.by_priority.pod_changed,
+            *([self.in_vain.pod_changed] if self.in_vain else []),
+            self.rooms.pod_changed,
+        )
+        return [self.beside.taking_in(take) for take in takers]
+
     def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """What each of them does, until cancelled."""
         return [
@@ -113,7 +130,7 @@ class Clerks:
             self.gangs.run,
             self.nodes.run,
             *([self.in_vain.run] if self.in_vain else []),
-            self._events.run,
+            partial(self._events.run, failed=self.beside.not_written),
             self.mix.run,
             self.tables.run,
         ]

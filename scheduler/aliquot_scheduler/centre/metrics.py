@@ -155,8 +155,12 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     untold = CounterMetricFamily(
         "aliquot_centre_untold", "How often something could not be told, by what it is to be told of.", labels=["of"]
     )
-    for sort, writer in (("pod", clerks.notices), ("queue", clerks.queue_writer), ("view", clerks.views)):
-        untold.add_metric([sort], writer.untold)
+    for sort, writers in (
+        ("pod", (clerks.notices, clerks.over_use_words, clerks.beside)),
+        ("queue", (clerks.queue_writer,)),
+        ("view", (clerks.views,)),
+    ):
+        untold.add_metric([sort], sum(writer.untold for writer in writers))
     yield untold
 
 

@@ -10,12 +10,12 @@ import logging
 
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
-from aliquot_kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
+from aliquot_kube.errors import ConflictError, NotFoundError, UnreachableError
 from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_over_use
-from aliquot_scheduler.centre.tries import Tries
+from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.queues.said.tree import ROOT, Tree
 from aliquot_scheduler.queues.turns import Queues
 
@@ -41,7 +41,13 @@ class OverUseWords:
         self._pods: dict[str, Pod] = {}
         self._due: set[str] = set()
         self._tree: Tree | None = None
-        self._tries = Tries()
+        # By UID: who can't be told.
+        self._untold = PutOff(what="a pod could not be told how far over-use goes", means=means)
+
+    @property
+    def untold(self) -> int:
+        """How often somebody could not be told."""
+        return self._untold.count
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells."""
@@ -80,6 +86,7 @@ class OverUseWords:
 
     async def _write(self) -> None:
         """While one is told, others change, and may be told at the next look."""
+        self._untold.look_begins()
         tree = self._turns.books.ledger.tree
         if tree is not self._tree:
             self._tree, self._due = tree, set(self._pods)
@@ -88,24 +95,27 @@ class OverUseWords:
             while self._due and not self._why_not():
                 uid = self._due.pop()
                 later.add(uid)
-                if await self._told(self._pods[uid]):
+                if not self._untold.is_put_off(uid) and await self._told(self._pods[uid]):
                     later.remove(uid)
         finally:
             self._due |= later & self._pods.keys()
 
     async def _told(self, pod: Pod) -> bool:
-        """Whether it says what is so, or can't be told: no pod may keep others from being told."""
-        meta, word = pod.metadata, self.word(pod.metadata.uid)
-        if meta.annotations.get(self._names.over_use, "") == word:
-            return True
-        patch = with_over_use(pod, word, names=self._names)
+        """Whether it says what is so, or is gone."""
         try:
-            await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch)
+            await self._tell(pod)
         except (NotFoundError, ConflictError):
             log.info("gone before it was told how far over-use goes", extra={"pod": pod.key})
-        except UnreachableError:
+        except (UnreachableError, NotLeadingError):
             raise
-        except ApiError as error:
-            log.warning("a pod could not be told how far over-use goes", extra={"pod": pod.key, "error": str(error)})
-            return self._tries.fails_for_good(meta.uid, among=self._pods)
+        except Exception as error:  # noqa: BLE001 - an answer or a defect: it is told of, and others are told theirs
+            self._untold.failed(pod.metadata.uid, error, of=pod.key)
+            return False
+        self._untold.is_done(pod.metadata.uid)
         return True
+
+    async def _tell(self, pod: Pod) -> None:
+        meta, word = pod.metadata, self.word(pod.metadata.uid)
+        if meta.annotations.get(self._names.over_use, "") != word:
+            patch = with_over_use(pod, word, names=self._names)
+            await self._client.patch(PODS, name=meta.name, namespace=meta.namespace, patch=patch)

@@ -12,7 +12,7 @@ from aliquot_core.names import Names
 from aliquot_core.objects import ObjectReference, Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.event_ledger import EventLedger, Limits
-from aliquot_kube.events import EventRecorder
+from aliquot_kube.events import EventRecorder, Failed
 from aliquot_scheduler.queues.telling.notices import Notice
 
 PER_SECOND = 4
@@ -50,6 +50,6 @@ class PodEvents:
             regarding=regarding, reason=notice.reason, action=action, note=notice.message, warning=warning
         )
 
-    async def run(self) -> None:
-        """Write them until cancelled."""
-        await self._recorder.run()
+    async def run(self, *, failed: Failed | None = None) -> None:
+        """Write them until cancelled; `failed` is told of a defect, which is raised without it."""
+        await self._recorder.run(failed=failed)

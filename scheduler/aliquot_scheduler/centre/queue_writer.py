@@ -23,7 +23,7 @@ from aliquot_scheduler.queues.said.contradictions import problems_by_queue
 from aliquot_scheduler.queues.said.entry import specs_of
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.telling.report import named
-from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus
+from aliquot_scheduler.queues.telling.status import Amounts, QueueStatus, read_status
 from aliquot_scheduler.queues.turns import Queues
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class QueueWriter:
         # What was worked out last, for whoever scrapes.
         self.latest: dict[str, QueueStatus] = {}
         # Those whose status can't be worked out, or judged, or written.
+        self._unread = PutOff(what="what a queue's status says of usage could not be read", means=means)
         self._statusless = PutOff(what="a queue's status could not be worked out", means=means)
         self._unjudged = PutOff(what="what is wrong with queues could not be found", means=means)
         self._unwritten = PutOff(what="a queue's status could not be written", means=means)
@@ -66,7 +67,23 @@ class QueueWriter:
     @property
     def untold(self) -> int:
         """How often something of a queue could not be told."""
-        return self._statusless.count + self._unjudged.count + self._unwritten.count
+        return self._unread.count + self._statusless.count + self._unjudged.count + self._unwritten.count
+
+    def recall(self) -> None:
+        """What the leader before us has put down: of a queue of which it can't be read nothing was used."""
+        found = {
+            name: self._unread.attempt(name, partial(read_status, queue.status), of=named(name))
+            for name, queue in self._there().items()
+        }
+        self._turns.recall(
+            {name: status for name, status in found.items() if status},
+            wall=self._clock.wall(),
+            now=self._clock.monotonic(),
+            attempt=self._attempt_to_read,
+        )
+
+    def _attempt_to_read(self, queue: str, make: Callable[[], Made], /) -> Made | None:
+        return self._unread.attempt(queue, make, of=named(queue))
 
     async def run(self) -> None:
         """Write what has changed, until cancelled."""

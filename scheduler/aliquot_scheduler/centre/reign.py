@@ -37,7 +37,6 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.picture.there import There, there_in
 from aliquot_scheduler.queues.said.entry import home_of, specs_of
 from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.telling.status import read_status
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 from aliquot_scheduler.worth.mix import Mix
@@ -128,14 +127,9 @@ class Reign:
         watches.namespaces.subscribe(watched("namespace", self.for_the_cluster.namespace_changed))
         watches.nodes.subscribe(watched("node", self._node_changed))
         watches.pods.subscribe(watched("pod", self._pod_changed))
-        watches.pods.subscribe(watched("pod", self.clerks.over_use.pod_changed))
-        watches.pods.subscribe(watched("pod", self.clerks.over_use_words.pod_changed))
-        watches.pods.subscribe(watched("pod", self.clerks.notices.pod_changed))
-        watches.pods.subscribe(watched("pod", self.clerks.by_priority.pod_changed))
-        if self.clerks.in_vain:
-            watches.pods.subscribe(watched("pod", self.clerks.in_vain.pod_changed))
-        watches.pods.subscribe(watched("pod", self.clerks.rooms.pod_changed))
-        watches.pods.subscribe(watched("pod", self.for_the_cluster.pod_changed))
+        for take in self.clerks.pod_changes():
+            watches.pods.subscribe(watched("pod", take))
+        watches.pods.subscribe(watched("pod", self.clerks.beside.taking_in(self.for_the_cluster.pod_changed)))
         watches.leases.subscribe(watched("lease", self._lease_changed))
 
     def why_not(self) -> str:
@@ -169,7 +163,7 @@ class Reign:
                 work.create_task(run())
             # What a pod holds is charged in its queue from the first word on it; and it is learnt of only once.
             await asyncio.gather(watches.queues.synced(), watches.namespaces.synced(), self.clerks.recall())
-            self._recall()
+            self.clerks.queue_writer.recall()
             work.create_task(self.replanter.run())
             work.create_task(watches.pods.run())
             work.create_task(self.gatekeeper.run())
@@ -182,14 +176,6 @@ class Reign:
             log.info(
                 "knows the cluster", extra={"nodes": len(watches.nodes.objects), "pods": len(watches.pods.objects)}
             )
-
-    def _recall(self) -> None:
-        told = {name: read_status(queue.status) for name, queue in self._watches.queues.objects.items()}
-        self.turns.recall(
-            {name: status for name, status in told.items() if status},
-            wall=self._clock.wall(),
-            now=self._clock.monotonic(),
-        )
 
     # --- what the watches tell ---------------------------------------------------------------------------------------
     def _node_changed(self, change: Change[Node]) -> None:

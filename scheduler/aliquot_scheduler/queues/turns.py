@@ -212,11 +212,13 @@ class Queues:
         reach = register.cards.reach()
         return statuses(self.books, reach=reach, waiting=register.hall, at=at, now=now, attempt=attempt)
 
-    def recall(self, told: Mapping[str, QueueStatus], *, wall: float, now: float) -> None:
+    def recall(
+        self, told: Mapping[str, QueueStatus], *, wall: float, now: float, attempt: Attempt[str] = unguarded
+    ) -> None:
         """What the leader before us has put down of usage; before any pod is seen, since pods say when by the wall."""
         self._register.growth.wall_ahead = wall - now
         known = {name: status for name, status in told.items() if name in self.books.ledger.tree.nodes}
-        recall(self.books, known, forgetting=self._register.forgetting, wall=wall, now=now)
+        recall(self.books, known, forgetting=self._register.forgetting, wall=wall, now=now, attempt=attempt)
 
     def stale_gangs(self, *, now: float) -> list[Pod]:
         """Who is to be sent back, because its gang can't run."""

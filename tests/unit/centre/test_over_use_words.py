@@ -11,11 +11,15 @@ import pytest
 
 from aliquot_agent.isolation.ladder import Rung
 from aliquot_agent.settings import AgentSettings
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Deleted, Modified
 from aliquot_kube.errors import ApiError, ForbiddenError, ServerTroubleError, UnreachableError
+from aliquot_kube.patches import Patch
 from aliquot_kube.transport import Question, Response
+from aliquot_scheduler.centre import over_use_words
 from aliquot_scheduler.centre.over_use_words import OverUseWords, word_of
+from aliquot_scheduler.centre.pod_patches import with_over_use
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.said.tree import plant
 from support.centre import NAMES, asks
@@ -134,19 +138,20 @@ async def test_nobody_is_written_on_who_does_not_run() -> None:
     assert await town.run(10.0) == ["u3"]
 
 
-TROUBLES: dict[str, tuple[list[ApiError], int]] = {
-    "nobody answers": ([AWAY] * 2, 2),
-    "its own webhook is down": ([ServerTroubleError("500", where="a test", status=500)] * 5, 3),
-    "it may not be written": ([ForbiddenError("no", where="a test", status=403)] * 5, 3),
+# What the API server says of one pod, five times and no more; how often it is asked for it in 30 s and in 5 minutes.
+TROUBLES: dict[str, tuple[ApiError, int, int]] = {
+    "nobody answers": (AWAY, 6, 6),
+    "its own webhook is down": (ServerTroubleError("500", where="a test", status=500), 4, 6),
+    "it may not be written": (ForbiddenError("no", where="a test", status=403), 4, 6),
 }
 
 
 @pytest.mark.parametrize("what", TROUBLES)
-async def test_one_that_can_t_be_written_keeps_nobody_from_it(what: str) -> None:
-    """It is tried some times; who could not be reached is tried until it is told."""
-    faults, most = TROUBLES[what]
+async def test_one_that_can_t_be_written_keeps_nobody_from_it(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried ever more seldom, until it is told; who could not be reached at each look. That is logged once."""
+    fault, soon, later = TROUBLES[what]
     town = Town(SPECS, u1="a", u2="b")
-    left, answer = list(faults), town.api.request
+    left, answer = [fault] * 5, town.api.request
 
     async def troubled(question: Question) -> Response:
         if question.path.endswith("pod-u1") and left:
@@ -155,7 +160,38 @@ async def test_one_that_can_t_be_written_keeps_nobody_from_it(what: str) -> None
 
     town.api.request = troubled  # type: ignore[method-assign]
     written = await town.run(30.0)
-    assert written.count("u2") == 1
+    assert (written.count("u1"), written.count("u2")) == (soon, 1)
     assert town.said("u2") == "evict"
-    assert written.count("u1") == most + (what == "nobody answers")
-    assert town.said("u1") == ("throttle" if what == "nobody answers" else None)
+    written += await town.run(270.0)
+    assert (written.count("u1"), town.said("u1")) == (later, "throttle")
+    of_one = [line for line in caplog.records if vars(line).get("of") == "team/pod-u1"]
+    is_down = what == "nobody answers"
+    assert (len(of_one), town.words.untold) == ((0, 0) if is_down else (1, 5))
+
+
+async def test_one_for_whom_no_word_is_found_keeps_nobody_from_his(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect of ours: it is logged once, with where it lies, and counted; mended, it is told."""
+    town = Town(SPECS, u1="a", u2="b")
+
+    def fails(pod: Pod, word: str, *, names: Names) -> Patch:
+        if pod.metadata.uid == "u1" and not mended:
+            raise KeyError("word")
+        return with_over_use(pod, word, names=names)
+
+    mended: list[bool] = []
+    monkeypatch.setattr(over_use_words, "with_over_use", fails)
+    assert await town.run(30.0) == ["u2"]
+    assert [(line.levelname, vars(line)["of"], bool(line.exc_info)) for line in caplog.records] == [
+        ("ERROR", "team/pod-u1", True)
+    ]
+    assert town.words.untold == 4
+    mended.append(True)
+    assert await town.run(60.0) == ["u1"]
+    fails_again = town.stage.pods["u2"]
+    mended.clear()
+    town.words._untold.failed("u2", KeyError("word"), of=fails_again.key)
+    town.words.pod_changed(Deleted(old=fails_again))
+    await town.run(1_000.0)
+    assert "u2" not in town.words._untold

@@ -17,7 +17,8 @@ from aliquot_core.objects import ObjectReference
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ForbiddenError, UnreachableError
 from aliquot_kube.event_ledger import Create, EventLedger, Happening, Limits, Repeat, Write
-from aliquot_kube.events import EventRecorder
+from aliquot_kube.events import EventRecorder, Failed
+from aliquot_kube.transport import Question
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
 
@@ -196,7 +197,9 @@ def test_what_is_recorded_is_written_in_the_end_or_counted_as_dropped(steps: lis
 
 
 @asynccontextmanager
-async def recording(api: FakeApi, clock: VirtualClock, ledger: EventLedger) -> AsyncIterator[EventRecorder]:
+async def recording(
+    api: FakeApi, clock: VirtualClock, ledger: EventLedger, *, failed: Failed | None = None
+) -> AsyncIterator[EventRecorder]:
     """Let a recorder run for the time of a block."""
     recorder = EventRecorder(
         client=KubeClient(transport=api),
@@ -206,7 +209,7 @@ async def recording(api: FakeApi, clock: VirtualClock, ledger: EventLedger) -> A
         instance="node1",
         ledger=ledger,
     )
-    task = asyncio.create_task(recorder.run())
+    task = asyncio.create_task(recorder.run(failed=failed))
     try:
         yield recorder
     finally:
@@ -317,3 +320,41 @@ async def test_same_instant_gives_different_names(api: FakeApi, clock: VirtualCl
         sick(recorder, note="two")
         await clock.advance(0)
     assert len(api.objects) == 2
+
+
+def unheard_of(_: Question) -> None:
+    """What no API server answers."""
+    raise KeyError("word")
+
+
+async def test_a_defect_in_one_event_costs_the_others_nothing(api: FakeApi, clock: VirtualClock) -> None:
+    """It is dropped, and somebody is told whom it was about; whatever comes of the same later is tried anew."""
+    told: list[tuple[ObjectReference, str]] = []
+    api.before = [unheard_of]
+    async with recording(
+        api, clock, EventLedger(), failed=lambda whom, error: told.append((whom, type(error).__name__))
+    ) as recorder:
+        for regarding in (POD, NODE):
+            sick(recorder, regarding=regarding)
+        await clock.advance(60.0)
+        assert [one["regarding"]["name"] for one in api.objects.values()] == ["node1"]
+        assert told == [(POD, "KeyError")]
+        sick(recorder)
+        await clock.advance(60.0)
+        assert len(api.objects) == 2
+
+
+async def test_a_defect_that_nobody_is_told_of_is_raised(api: FakeApi, clock: VirtualClock) -> None:
+    """It is hidden from nobody."""
+    api.before = [unheard_of]
+    recorder = EventRecorder(
+        client=KubeClient(transport=api),
+        clock=clock,
+        random=lambda: 0.5,
+        controller="c",
+        instance="i",
+        ledger=EventLedger(),
+    )
+    sick(recorder)
+    with pytest.raises(KeyError, match="word"):
+        await recorder.run()

@@ -18,6 +18,7 @@ from aliquot_scheduler.centre import gatekeeper, put_off, queue_writer
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.pod_patches import let_through
 from aliquot_scheduler.centre.put_off import PutOff
+from aliquot_scheduler.queues.telling import report
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.users import Users, Whose
 from support.telling_desk import TWO, Desk
@@ -305,3 +306,26 @@ async def test_who_is_gone_is_forgotten_and_who_fails_again_later_is_logged_agai
     assert "u1" not in putting_off
     putting_off.failed("u1", KeyError("again"), of="team/one")
     assert len(lines(caplog)) == 2
+
+
+@pytest.mark.parametrize("where", ["read_status", "_decayed"])
+async def test_a_queue_whose_usage_can_not_be_read_costs_the_others_nothing(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever begins to lead takes up that of the others, and knows nothing of this one's."""
+    desk, module = Desk(), queue_writer if where == "read_status" else report
+    real = getattr(module, where)
+
+    def fails(told: Any, *more: Any) -> Any:
+        if "666" in str(told):
+            raise KeyError("word")
+        return real(told, *more)
+
+    monkeypatch.setattr(module, where, fails)
+    for name, used in (("a", 666), ("b", 5)):
+        status = {"at": "", "lately": {"compute": used, "memory": used}}
+        desk.there[name] = Queue(metadata=ObjectMeta(name=name), status=status)
+    desk.queues.recall()
+    usage = {name: desk.stage.queues.books.usage.of(name, now=desk.clock.monotonic()) for name in desk.there}
+    assert usage == {"a": (0.0, 0.0), "b": (5.0, 5.0)}
+    assert (lines(caplog), desk.queues.untold) == ([("queue a", "KeyError")], 1)

@@ -74,15 +74,35 @@ def named(whose: str) -> str:
     return {ROOT: "all queues", SHARES: SHARES}.get(whose, f"queue {whose}")
 
 
-def recall(books: Books, told: Mapping[str, QueueStatus], *, forgetting: Forgetting, wall: float, now: float) -> None:
-    """Take up what the leader before us has put down; what was used since then is not known."""
+def recall(
+    books: Books,
+    told: Mapping[str, QueueStatus],
+    *,
+    forgetting: Forgetting,
+    wall: float,
+    now: float,
+    attempt: Attempt[str] = unguarded,
+) -> None:
+    """Take up what the leader before us has put down; what was used since then is not known.
+
+    Of a queue of which `attempt` fails nothing is.
+    """
     for name, status in told.items():
-        # What says no time is taken as written now.
-        written = seconds_of(status.at)
-        kept = forgetting.kept(0.0 if written is None else wall - written)
-        books.usage.restore(name, _decayed(status.lately, kept), now=now)
-        for user, lately in status.users.items():
-            books.users.restore((name, user), _decayed(lately, kept), now=now)
+        read = attempt(name, partial(_read_usage, status, forgetting=forgetting, wall=wall))
+        if read is not None:
+            lately, users = read
+            books.usage.restore(name, lately, now=now)
+            for user, used in users.items():
+                books.users.restore((name, user), used, now=now)
+
+
+def _read_usage(
+    status: QueueStatus, *, forgetting: Forgetting, wall: float
+) -> tuple[tuple[float, float], dict[str, tuple[float, float]]]:
+    # What says no time is taken as written now.
+    written = seconds_of(status.at)
+    kept = forgetting.kept(0.0 if written is None else wall - written)
+    return _decayed(status.lately, kept), {user: _decayed(used, kept) for user, used in status.users.items()}
 
 
 def _due(books: Books, reach: Reach) -> list[dict[str, int]]:
