@@ -15,25 +15,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from aliquot_scheduler.picture.host_room import enough
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
-from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, held, longest_grace
+from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, held
 from aliquot_scheduler.queues.room.graces import OVERDUE
 from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
-from aliquot_scheduler.reclaim.lacking import lacking_for
+from aliquot_scheduler.reclaim.entitlement import Entitlement
+from aliquot_scheduler.reclaim.on_the_way import OnTheWay
 from aliquot_scheduler.reclaim.outlook import Outlook
 from aliquot_scheduler.reclaim.patience import DEPTHS, FIRST, Patience, Start
-from aliquot_scheduler.reclaim.policy import NEVER, Policy
+from aliquot_scheduler.reclaim.policy import Policy
 from aliquot_scheduler.reclaim.rearranging import Orders, Rearranging, Wider
 from aliquot_scheduler.reclaim.relieving import Relieving
 from aliquot_scheduler.reclaim.residents import Resident, Residents
-from aliquot_scheduler.reclaim.rights import Rights, owner_of, within_due
+from aliquot_scheduler.reclaim.rights import Rights
 from aliquot_scheduler.reclaim.scene import Scene, failing_gpus
 from aliquot_scheduler.reclaim.search import Bounds, InOrder, Search
 from aliquot_scheduler.reclaim.settling import Settling
@@ -78,14 +78,13 @@ class Planner:
         leaving = residents.leaving.values()
         self._scene, self._failing = Scene(picture=picture, leaving=leaving), failing_gpus(picture)
         self._settling = Settling(picture=picture, cards=cards, runs=books.runs)
-        # Of those who leave already, hundreds at times: their GPUs, and whoever of them has the most time left for it.
-        self._vacated = {gpu for one in leaving for gpu in one.claims}
-        self._slowest = self._slowest_of(one.waiter for one in leaving)
+        self._on_the_way = OnTheWay(picture=picture, leaving=leaving, most=clearings.max_grace)
         self._bounds: Bounds = {}
         self._in_order: InOrder = {}
         self._standoffs = FoundStandoffs(residents=residents, refuges=refuges, picture=picture, later=wall - now)
         self._outlook = Outlook(ledger=books.ledger, cards=cards, picture=picture, gangs=residents.gangs)
         self._relieving = Relieving(ledger=books.ledger, outlook=self._outlook)
+        self._rights = Entitlement(ledger=books.ledger, outlook=self._outlook, picture=picture, residents=residents)
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -115,7 +114,7 @@ class Planner:
             return clearing
         tried = candidate
         for tried in self._relieving.kept_off(candidate, without=self._enrolment.without):
-            if clearing := self._planned(tried, self._rights(tried, policy), residents=self._residents):
+            if clearing := self._planned(tried, self._rights.all_of(tried, policy), residents=self._residents):
                 return clearing
         return self._rearranged(tried, policy, start=start) if moving else None
 
@@ -124,7 +123,7 @@ class Planner:
         if not self._failing:
             return None
         with self._scene.without(self._failing):
-            clearing = self._planned(candidate, self._as_owner(candidate, policy), residents=self._residents)
+            clearing = self._planned(candidate, self._rights.as_owner(candidate, policy), residents=self._residents)
         self._relieving.lacks = ""
         return clearing
 
@@ -133,7 +132,7 @@ class Planner:
         lacks, residents = self._relieving.lacks, self._residents.past_budgets()
         self._forget_the_search()
         variants = self._relieving.kept_off(candidate, without=self._enrolment.without)
-        plans = (self._planned(one, self._as_owner(one, policy), residents=residents) for one in variants)
+        plans = (self._planned(one, self._rights.as_owner(one, policy), residents=residents) for one in variants)
         clearing = next((plan for plan in plans if plan is not None), None)
         self._forget_the_search()
         self._relieving.lacks = lacks
@@ -163,7 +162,7 @@ class Planner:
                 # By then all have been tried that are nearest to hand.
                 self.reached = self.reached or self._patience.reached
                 self._patience.go_deep()
-            for rights in self._as_owner(candidate, policy):
+            for rights in self._rights.as_owner(candidate, policy):
                 wider = Wider(rights, orphans=orphans, moves_first=moves_first)
                 if clearing := self._found(self._rearranging(wider, deepest=deepest, start=start), candidate, rights):
                     # Nobody has told those who search by each right of the nodes that are not as they were.
@@ -203,7 +202,7 @@ class Planner:
         self, candidate: Candidate, *, policy: Policy, settings: QueueSettings, named: bool = False
     ) -> str:
         """Of one that is inside its guarantee, and for which no room could be made just now; with names, or without."""
-        rights = list(self._as_owner(candidate, policy))
+        rights = list(self._rights.as_owner(candidate, policy))
         return why_nobody_goes(
             self._standoffs.by(rights),
             refuges=self._standoffs.kept_for_moved(rights, able=self._settling.able(candidate.first)),
@@ -215,26 +214,7 @@ class Planner:
 
     def is_kept_by_budgets(self, candidate: Candidate, *, policy: Policy) -> bool:
         """Whether a disruption budget covers any of those who might go for it as an owner."""
-        return self._standoffs.by(list(self._as_owner(candidate, policy))).covered
-
-    def _rights(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
-        """As an owner first: what was lent is nearer than what the queue's own pods have."""
-        yield from self._as_owner(candidate, policy)
-        if policy.within_queue != NEVER:
-            yield Rights(ledger=self._books.ledger, candidate=candidate, within=policy.within_queue)
-
-    def _as_owner(self, candidate: Candidate, policy: Policy) -> Iterator[Rights]:
-        """Of borrowers who is wholly beyond guarantees before who is partly inside; last, whose queue is gone."""
-        ledger = self._books.ledger
-        if policy.reclaims and (owners := owner_of(candidate, ledger=ledger)):
-            yield Rights(ledger=ledger, candidate=candidate, owners=owners)
-            due, lacking = within_due(candidate, ledger=ledger), list[int]()
-            if inside := [name for name in owners if name in due]:
-                lacking = lacking_for(candidate, free=self._outlook.stock().free, grid=self._picture.grid)
-                yield Rights(ledger=ledger, candidate=candidate, owners=inside, lacking=lacking)
-            if self._residents.strays:
-                owners = inside or owners
-                yield Rights(ledger=ledger, candidate=candidate, owners=owners, lacking=lacking, strays=True)
+        return self._standoffs.by(list(self._rights.as_owner(candidate, policy))).covered
 
     def _made_room(self, search: Search, candidate: Candidate, rights: Rights) -> bool:
         """Whether there is a place for it, and queues leave it enough, once those go who are taken for that.
@@ -289,10 +269,7 @@ class Planner:
         there = [one for one in search.victims.values() if not one.instead_of]
         victims = [*sorted(there, key=lambda one: (one.lost, one.uid)), *movers]
         aside = self._residents.set_budgets_aside(victims, gone=self._scene.gone)
-        going = [*(one.waiter for one in victims), *self._slowest]
-        # Who comes after it may lie where these leave room, and waits for them too.
-        self._vacated |= {gpu for one in victims for gpu in one.claims}
-        self._slowest = self._slowest_of(going)
+        self._on_the_way.go(victims)
         return Clearing(
             candidate=candidate,
             reclaims=not rights.by_priority,
@@ -302,12 +279,8 @@ class Planner:
             moves=tuple(place for _, place in search.moves),
             against_budgets=aside,
             gives_up=frozenset(one.instead_of for one in search.victims.values() if one.instead_of),
-            until=self._now + longest_grace(going, most=self._clearings.max_grace) + OVERDUE,
+            until=self._now + self._on_the_way.takes + OVERDUE,
         )
-
-    def _slowest_of(self, going: Iterable[Waiter]) -> list[Waiter]:
-        most = self._clearings.max_grace
-        return sorted(going, key=lambda one: longest_grace([one], most=most))[-1:]
 
     def withdraw(self, clearing: Clearing) -> None:
         """One for whom nobody goes does not come after all: it counts for nobody who comes after it."""
@@ -322,18 +295,4 @@ class Planner:
 
     def has_to_wait(self, clearing: Clearing) -> bool:
         """Whether somebody has to go for it, or goes already; else a turn is all that it needs."""
-        if (
-            clearing.victims
-            or clearing.gives_up
-            or any(gpu in self._vacated for place in clearing.places for gpu in place.room)
-        ):
-            return True
-        return any(self._lacks_now(node, clearing) for node in {node for node, _ in self._vacated})
-
-    def _lacks_now(self, node: str, clearing: Clearing) -> bool:
-        """Whether a node has less CPU or memory than those ask who come to it, as long as nobody has left."""
-        asked = [place.waiter.shape.host.on_node for place in clearing.places if place.node == node]
-        if not asked:
-            return False
-        free = self._picture.hosts.free[self._picture.nodes[node].row].tolist()
-        return not enough([sum(column) for column in zip(*asked, strict=True)], free)
+        return self._on_the_way.keep_waiting(clearing)
