@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from aliquot_core.objects import Pod
+from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.queues.judging.rules import no_room
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.standing_behind import Firsts, StandingBehind
@@ -198,3 +199,38 @@ def test_who_handed_back_what_it_took_over_hands_back_nothing_of_its_own_later()
     memory.keep("first", ("n1",))
     memory.forget("first")
     assert memory.kept(now=4.0) == {}
+
+
+def test_no_node_idles_for_who_stands_behind_one_to_whom_the_line_is_closed() -> None:
+    """Its user is in doubt and has a pod under way, so that of the others of that shape the first may not come."""
+    stage = Stage(OPEN, nodes=(4, 4), settings=QueueSettings(patience=10.0, hold=1_000.0))
+    stage.submit("head", 400, queue="a", notes={"gpus": "4"})
+    assert stage.round() == ["head"]
+    for card in range(8):
+        stage.submit(f"b{card}", 100, queue="b")
+    stage.run()
+    assert stage.run(after=PROMISE + 1.0) != []
+    while not stage.queues.is_in_line("head"):
+        stage.run(after=5.0)
+    stage.run(after=20.0)
+    stage.run(after=1.0)
+    memory = stage.queues.register.memory
+    ((head, (node,)),) = memory.kept(now=stage.now).items()
+    assert head == "head"
+    other = next(uid for uid in sorted(stage.pods) if uid.startswith("b") and node_of(stage, uid) != node)
+    stage.end(other)
+    stage.submit("little", 10, queue="a")
+    assert stage.round(after=1.0) == ["little"]
+    stage.submit("first", 400, queue="a", notes={"gpus": "4"})
+    stage.round(after=1.0)
+    stage.end(*[uid for uid in sorted(stage.pods) if uid.startswith("b") and node_of(stage, uid) == node])
+    stage.submit("small", 100, queue="b", notes={"gpu-uuid": f"GPU-{node}-0"})
+    assert stage.round(after=1.0) == ["small"]
+    stage.bind("little", "small")
+    assert stage.round(after=1.0) == []
+    assert list(memory.kept(now=stage.now)) == ["first"]
+
+
+def node_of(stage: Stage, uid: str) -> str:
+    """Where it lies."""
+    return stage.pods[uid].spec.node_name

@@ -6,7 +6,8 @@ group. It would be refused the node that is kept for the head, and the head not 
 the first of them has waited as long as any of them, and comes in there; then the head goes on from where it was.
 
 And heads of whom nobody is asked: their queue is held, their group is whole no more or can't start whatever others do,
-or they wait apart. Nothing would ever come to what is kept for these.
+they wait apart, or who comes in before them may not come now, since the line is closed to it. Nothing would come to
+what is kept for these.
 
 Of a thousand heads of one user nearly nothing changes from one sweep to the next: who comes in before whom is kept as
 long as the user's candidates are the same list, and the queues are the same.
@@ -81,8 +82,8 @@ class StandingBehind:
             found = known.firsts
         if not self._hall.is_asked(head, books=self._books):
             found[uid] = None
-        elif first := line.first_like(head, runs=runs):
-            found[uid] = first
+        elif uid not in line.heads(head.user, runs=runs).leading:
+            found[uid] = line.first_like(head, runs=runs)
 
     def _forget_what_changed(self, uids: AbstractSet[str]) -> None:
         if self._tree is not self._books.ledger.tree:

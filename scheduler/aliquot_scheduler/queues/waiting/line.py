@@ -177,11 +177,8 @@ class Line:
         return sorted(filter(None, nexts), key=lambda one: one.first.place)
 
     def first_like(self, waiter: Waiter, *, runs: Runs) -> Candidate | None:
-        """Who comes in before one that stands here, of its user, and asks the same; of those who may come now."""
-        heads = self.heads(waiter.user, runs=runs)
-        if waiter.uid in heads.leading:
-            return None
-        mine = self._firsts.get((waiter.user, _row(waiter)))
+        """Who comes in first of those of one's user that ask the same; None if that one may not come now."""
+        heads, mine = self.heads(waiter.user, runs=runs), self._firsts.get((waiter.user, _row(waiter)))
         return heads.firsts.get(mine.shape) if mine else None
 
     def is_whole(self, waiter: Waiter, *, runs: Runs) -> bool:
