@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(600 + 4 * FUZZ_S)]
 
 
 @pytest.fixture(scope="session")
-def sanitized(isolation_cache: Path) -> Built:
+def sanitized(builds: Path) -> Built:
     """Interposer, fake driver and tenant with sanitizers in them: what they find ends a process, with a status."""
-    return build(cache=isolation_cache, sanitize=True)
+    return build(cache=builds, sanitize=True)
 
 
 @pytest.fixture

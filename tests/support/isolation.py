@@ -6,11 +6,13 @@ of: what a test asserts is read from there.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -93,26 +95,46 @@ class Built:
 
 
 def build(*, cache: Path, sanitize: bool = False) -> Built:
-    """Compile interposer, fake driver and tenant once for these sources."""
+    """Compile interposer, fake driver and tenant, unless a process that shares the folder has compiled them."""
     if not shutil.which("gcc") or not shutil.which("make"):
         skip_or_fail("native", "gcc or make is not installed")
-    sources = sorted([*SOURCES.rglob("*"), *TESTED.rglob("*.[ch]"), *CALLING.parent.glob("*.[ch]")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources if path.is_file())).hexdigest()[:16]
-    folder = cache / f"isolation-{digest}{'-sanitized' if sanitize else ''}"
     flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitize else ("-O2",)
-    built = Built(objects=folder / "objects", driver=folder / "real" / LIBRARY, tenant=folder / "tenant", flags=flags)
-    if not (folder / "done").exists():
-        fresh = cache / f"{folder.name}.{os.getpid()}"
+    while True:
+        digest = _digest()
+        folder = cache / f"isolation-{digest}{'-sanitized' if sanitize else ''}"
+        if _provide(folder, digest=digest, flags=flags):
+            tenant = folder / "tenant"
+            return Built(objects=folder / "objects", driver=folder / "real" / LIBRARY, tenant=tenant, flags=flags)
+
+
+def _digest() -> str:
+    """Of all that is compiled."""
+    seen = hashlib.sha256()
+    for path in sorted([*SOURCES.rglob("*"), *TESTED.rglob("*.[ch]"), *CALLING.parent.glob("*.[ch]")]):
+        if path.is_file():
+            seen.update(f"{path} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return seen.hexdigest()[:16]
+
+
+def _provide(folder: Path, *, digest: str, flags: tuple[str, ...]) -> bool:
+    """Have it there, whole; false if the sources have been changed while they were compiled."""
+    with folder.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.exists():
+            return True
+        fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         _compile(fresh, flags=flags)
-        if not folder.exists():
+        unchanged = _digest() == digest
+        if unchanged:
             fresh.rename(folder)
-    return built
+        return unchanged
 
 
 def _compile(folder: Path, *, flags: tuple[str, ...]) -> None:
-    (folder / "real").mkdir(parents=True)
-    make = ["make", "-s", "-C", str(SOURCES), "objects", f"OUT={folder / 'objects'}", f"CFLAGS=-g {' '.join(flags)}"]
-    subprocess.run(make, check=True, timeout=_BUILT_WITHIN)
+    (folder / "real").mkdir()
+    # Others wait for it: so it takes all processors.
+    make = ["make", "-s", f"-j{os.cpu_count()}", "-C", str(SOURCES), "objects", f"OUT={folder / 'objects'}"]
+    subprocess.run([*make, f"CFLAGS=-g {' '.join(flags)}"], check=True, timeout=_BUILT_WITHIN)
     weak = folder / "weak.c"
     weak.write_text(
         "".join(
@@ -126,7 +148,6 @@ def _compile(folder: Path, *, flags: tuple[str, ...]) -> None:
     subprocess.run([*base, *shared, *fakes, str(weak)], check=True, timeout=_BUILT_WITHIN)
     parts = [str(path) for path in (*sorted((TESTED / "tenant").glob("*.c")), CALLING)]
     subprocess.run([*base, "-o", str(folder / "tenant"), *parts, "-ldl", "-pthread"], check=True, timeout=_BUILT_WITHIN)
-    (folder / "done").touch()
 
 
 def names() -> list[str]:
