@@ -185,6 +185,67 @@ def test_what_is_handed_over_is_kept_from_the_same_as_before() -> None:
     assert kept(stage) == {"head": (node,)}
 
 
+def come_in_before_the_head(stage: Stage) -> str:
+    """One that asks the same does, so that `a` has all that it is due; where the head waits, a card is free."""
+    node, other = wait_for_a_node(stage)
+    # `b` asks for no less than it is due.
+    stage.submit("b1", 400, queue="b", notes=NODE)
+    stage.submit("first", 400, queue="a", notes=NODE, priority=5)
+    assert stage.run(after=1.0) == []
+    empty(stage, node)
+    stage.end(f"{other}-0")
+    assert stage.run(after=1.0) == ["first"]
+    assert kept(stage) == {"head": (other,)}
+    return other
+
+
+def test_a_share_that_was_used_by_who_came_in_before_keeps_nothing_from_others() -> None:
+    """Else who has such pods made without end would have all there is, by one old pod of a low PriorityClass."""
+    stage = full_stage()
+    come_in_before_the_head(stage)
+    stage.submit("b0", 50, queue="b")
+    assert stage.run(after=1.0) == ["b0"]
+
+
+def test_so_it_is_of_who_comes_before_the_head_next() -> None:
+    """The next one that asks the same takes over what is the head's by then: a node kept from its own user alone."""
+    stage = full_stage()
+    other = come_in_before_the_head(stage)
+    stage.submit("next", 400, queue="a", notes=NODE, priority=5)
+    stage.submit("b0", 50, queue="b")
+    assert stage.run(after=1.0) == ["b0"]
+    assert kept(stage) == {"next": (other,)}
+
+
+def test_a_share_reaches_as_far_as_before_where_nobody_came_in_by_it() -> None:
+    """Whoever took the node over is gone: what has begun goes on."""
+    stage = full_stage()
+    memory = stage.queues.register.memory
+    wait_for_a_node(stage)
+    began = memory.keeping("head")
+    assert began is not None
+    sides = set(began[1])
+    assert "a" in sides
+    for goes in ("first", "next"):
+        stage.submit(goes, 400, queue="a", notes=NODE, priority=5)
+        assert stage.run(after=1.0) == []
+        stage.gone(goes)
+        assert (again := memory.keeping("head")) is not None
+        assert again[1] == sides
+
+
+def test_a_share_is_used_up_as_well_where_the_one_that_handed_on_comes_in_first() -> None:
+    """Room may have been made for it elsewhere: who took its node over has begun nothing of its own."""
+    stage = full_stage()
+    memory, firsts, _ = two_heads_behind(stage)
+    memory.stand_behind({"head": firsts["head"]})
+    assert (taken := memory.keeping("first")) is not None
+    assert "a" in taken[1]
+    memory.let_in("head")
+    assert (left := memory.keeping("first")) is not None
+    assert not left[1]
+
+
 def two_heads_behind(stage: Stage) -> tuple[SweepMemory, dict[str, Candidate | None], tuple[str, str]]:
     """One has waited longer than the head; a first that asks the same comes in before both. Their two nodes."""
     node, other = wait_for_a_node(stage)

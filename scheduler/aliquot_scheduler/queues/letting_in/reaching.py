@@ -10,8 +10,9 @@ There two siblings stand side by side: two queues, or two users of one queue. Th
    part of what all siblings used than it is due of what they are due. What is kept idle for it counts as used
    (`books.py`), so nobody gets more than its share by asking for much at once.
 
-Once it reaches so it does until the head is in or its time is over: else a node that is nearly empty would be filled
-again, and be of use to nobody.
+Once it reaches so it does until the head is in, or one to whom it handed its node on, or its time is over: else a node
+that is nearly empty would be filled again, and be of use to nobody. From pod to pod it is worked out anew: else a user
+had all there is, by pods that come before one another without end.
 """
 
 from __future__ import annotations

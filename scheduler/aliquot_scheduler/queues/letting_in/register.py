@@ -193,7 +193,7 @@ class Register:
     def let_in(self, waiter: Waiter, promise: Promise, *, now: float) -> Waiter:
         """Its turn has come: it is charged from now on, and waits no more; as what it is held to."""
         self.leave(waiter.uid)
-        self.memory.forget(waiter.uid)
+        self.memory.let_in(waiter.uid)
         self.growth.forget(waiter.uid)
         held = self.enrolment.held_to(waiter, node=promise.node, gpus=promise.plan.claims)
         self.inside.enter(held, way=Way.THROUGH, until=promise.until)

@@ -139,6 +139,13 @@ class SweepMemory:
         if uid and uid != but:
             self.keep(uid, ())
 
+    def let_in(self, uid: str) -> None:
+        """It has come in: how far its share reached is used up, for those as well who hand nodes on to each other."""
+        for one in (uid, *self._who_took_over(uid)):
+            if keeping := self._keeping.get(one):
+                keeping[1].clear()
+        self.forget(uid)
+
     def forget(self, uid: str) -> None:
         """It is a head no more; nodes that it took over are the other's again, until that one is looked at."""
         self._hand_back(uid)
@@ -150,7 +157,7 @@ class SweepMemory:
         self.keep_nothing(uid)
         if not head:
             return
-        for first in [first for first, other in self._taken_over.items() if other == uid]:
+        for first in self._who_took_over(uid):
             self._taken_over[first] = head
         if not nodes or self._kept.get(head) or head not in self.patience.since:
             return
@@ -159,6 +166,9 @@ class SweepMemory:
             self._keeping[head] = self._givers[head], keeping[1]
         self._came_to.add(head)
         self.patience.stand_first(head)
+
+    def _who_took_over(self, uid: str) -> list[str]:
+        return [first for first, other in self._taken_over.items() if other == uid]
 
     def keep_nothing(self, uid: str) -> None:
         """Neither a node nor a guarantee is kept for it, as long as nothing else is said."""
