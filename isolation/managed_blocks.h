@@ -4,10 +4,10 @@
 
 #include "managed_core.h"
 
-/* Of each granule by bits on which GPUs besides its home it is charged, which of them it leaves when the passage is over, and
- * which are planned; and the calls that are under way for it. */
+/* Of each granule by bits on which GPUs besides its home it is charged, which of them it leaves when the passage is over,
+ * which are planned, and to which the driver may bring it back by itself; and the calls that are under way for it. */
 struct placed {
-    uint16_t on, leaves, wanted;
+    uint16_t on, leaves, wanted, preferred;
     int8_t to;    /* where they bring it; -1: home, or nowhere */
     bool crossed; /* they do not agree, or one may have found another block there */
     uint32_t busy;

@@ -81,6 +81,25 @@ static void become_copies(struct managed_core *core, struct managed *block) {
     block_passes_no_more(core, block);
 }
 
+/* Advice that makes no copies is of where it is preferred to lie. */
+static bool prefers(const struct placing *placing) {
+    return placing->lane.by == BY_ADVICE && !placing->copies;
+}
+
+static void prefer(struct managed *block, const struct placing *placing, const struct range *range) {
+    struct part part = block_part(block, range, false);
+    if (!prefers(placing) || !brings(block, range)) return;
+    for (uint64_t i = part.from; i < part.to; i++) block->granules[i].preferred |= (uint16_t)(1U << range->gpu);
+}
+
+/* What it was advised before holds no more, where nobody can have said so after it. */
+static void prefer_alone(struct managed *block, const struct range *range) {
+    const uint16_t there = brings(block, range) ? (uint16_t)(1U << range->gpu) : 0;
+    struct part part = block->tangled ? (struct part){0, 0} : block_part(block, range, true);
+    for (uint64_t i = part.from; i < part.to; i++)
+        if (!block->granules[i].crossed) block->granules[i].preferred &= there;
+}
+
 static void begin_block(struct managed_core *core, struct managed *block, const struct placing *placing,
                         const struct range *range) {
     struct part part = block_part(block, range, false);
@@ -91,6 +110,7 @@ static void begin_block(struct managed_core *core, struct managed *block, const 
         begin_granule(&block->granules[i], to);
     }
     block->under_way++;
+    prefer(block, placing, range);
     if (to >= 0 && placing->lane.by != BY_ADVICE) block_bring(core, block, &placing->lane);
     if (placing->copies) become_copies(core, block);
 }
@@ -103,10 +123,10 @@ void managed_core_begin(struct managed_core *core, struct placing *placing) {
     core->placings = placing;
 }
 
-/* Where else it was than where it stays, if nothing else may have been put between. */
+/* Where else it was than where it stays, if nothing else may have been put between, and nothing brings it back. */
 static uint16_t leaves_by(const struct placed *granule, int gpu) {
     uint16_t stays = gpu < 0 ? 0 : (uint16_t)(1U << gpu);
-    return granule->crossed ? 0 : granule->on & (uint16_t)~stays;
+    return granule->crossed ? 0 : granule->on & (uint16_t) ~(stays | granule->preferred);
 }
 
 /* The granules that it may take away from where they are. */
@@ -148,8 +168,9 @@ static void rest(struct managed_core *core, struct managed *block) {
 }
 
 static void end_block(struct managed_core *core, struct managed *block, const struct placing *placing,
-                      const struct range *range, const struct passage *passage) {
+                      const struct range *range, const struct passage *passage, bool done) {
     struct part part = block_part(block, range, false);
+    if (done && prefers(placing)) prefer_alone(block, range);
     for (uint64_t i = part.from; i < part.to; i++)
         if (--block->granules[i].busy == 0) block->granules[i].crossed = false;
     block->under_way--;
@@ -163,7 +184,7 @@ void managed_core_end(struct managed_core *core, struct placing *placing, struct
     for (size_t at = 0; passage && at < placing->count; at++)
         EACH_BLOCK(block, core, &placing->ranges[at]) follow(core, block, placing, &placing->ranges[at], passage, done);
     for (size_t at = 0; at < placing->count; at++)
-        EACH_BLOCK(block, core, &placing->ranges[at]) end_block(core, block, placing, &placing->ranges[at], passage);
+        EACH_BLOCK(block, core, &placing->ranges[at]) end_block(core, block, placing, &placing->ranges[at], passage, done);
     struct placing **at = &core->placings;
     while (*at != placing) at = &(*at)->next;
     *at = placing->next;
@@ -210,6 +231,7 @@ static void begin_with(struct managed_core *core, struct managed *block, const s
     struct part part = block_part(block, range, false);
     if (part.from == part.to) return;
     block->tangled = true;
+    prefer(block, call, range);
     if (call->copies) become_copies(core, block);
     if (call->ended) return;
     block->under_way++;

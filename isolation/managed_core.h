@@ -8,7 +8,8 @@
  * the driver is asked. What it takes away stays charged until its stream has come so far (a passage); and for that all
  * that brought the block must be known to lie before: one stream did, which still lives, and no call to another place was
  * under way for the granule meanwhile. What nobody can put in order stays until it is freed, so too what a thread's own default stream
- * does, which ends with the thread, and copies of what is mostly read.
+ * does, which ends with the thread, and copies of what is mostly read. Where a block is advised to lie it stays charged until
+ * that is taken back and it is placed elsewhere, for the driver brings it there again by itself.
  * What must hold: whatever GPU a granule of a block may lie on, its home aside, there it is charged; also of a block that
  * is taken where a call that is under way places something else, which was there before, and before its address is known. */
 #ifndef ALIQUOT_MANAGED_CORE_H

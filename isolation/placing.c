@@ -7,7 +7,7 @@
 #include "managed.h"
 #include "table.h"
 
-enum { ADVICE_MOSTLY_READ = 1, ADVICE_PREFERRED_LOCATION = 3 };
+enum { ADVICE_MOSTLY_READ = 1, ADVICE_PREFERRED_LOCATION = 3, ADVICE_NO_PREFERRED_LOCATION = 4 };
 
 /* What a call moves: nothing where it names a GPU to which drivers refuse to bring anything. */
 static struct range range_to_device(CUdeviceptr address, size_t bytes, CUdevice device) {
@@ -43,12 +43,14 @@ TO_DEVICE(cuMemPrefetchAsync_ptsz, true)
 TO_PLACE(cuMemPrefetchAsync_v2, false)
 TO_PLACE(cuMemPrefetchAsync_v2_ptsz, true)
 
-/* Advice that names a GPU as the preferred one brings memory there; of what is mostly read there are copies. */
+/* Advice that names a GPU as the preferred one brings memory there, for as long as it holds; of what is mostly read there are
+ * copies. */
 static bool begin_advice(struct placing **placing, int advice, size_t bytes, struct range there) {
-    bool brings = advice == ADVICE_PREFERRED_LOCATION && there.gpu >= 0, copies = advice == ADVICE_MOSTLY_READ;
-    const struct range range = {there.address, bytes, brings ? there.gpu : -1};
+    bool prefers = advice == ADVICE_PREFERRED_LOCATION, copies = advice == ADVICE_MOSTLY_READ;
+    const struct range range = prefers ? there : (struct range){there.address, bytes, -1};
     *placing = NULL;
-    return (!brings && !copies) || managed_begin(placing, &range, 1, managed_advice(), copies);
+    if (!prefers && !copies && advice != ADVICE_NO_PREFERRED_LOCATION) return true;
+    return managed_begin(placing, &range, 1, managed_advice(), copies);
 }
 
 EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, int advice, CUdevice device) {

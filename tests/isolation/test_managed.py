@@ -209,6 +209,30 @@ def test_what_comes_back_while_it_leaves_stays_charged(container: Container) -> 
     assert container.world.peak(container.number, gpu=1) <= 1000 * MIB
 
 
+@pytest.mark.parametrize("two", ["", "-two"])
+@pytest.mark.parametrize(("how", "gpu"), [("unset", 1), ("advise", HOST), ("advise", 0)])
+def test_where_it_is_advised_to_lie_it_stays_charged(container: Container, how: str, gpu: int, two: str) -> None:
+    """Also when it is placed elsewhere, for the driver may bring it back by itself: until other advice is given."""
+    tenant = holding(container)
+    place(tenant, f"advise{two}", 1)
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+    place(tenant, f"{how}{two}", gpu)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["0", OUT_OF_MEMORY]
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["4", OUT_OF_MEMORY]
+
+
+def test_part_of_a_granule_takes_no_advice_back(container: Container) -> None:
+    """The rest of it is still preferred to lie there."""
+    tenant = holding(container)
+    place(tenant, "advise", 1)
+    place(tenant, "unset", 1, size=BLOCK - MIB)
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask("info").split()[0] == "0"
+    assert charged(container, tenant) == (CONTEXT + BLOCK, 2 * MIB)
+
+
 def test_what_was_on_its_way_when_its_context_ended_has_left(container: Container) -> None:
     """With a context its events are gone, and what it had to do is over: nobody asks after them."""
     tenant = holding(container)

@@ -25,6 +25,14 @@ def test_what_is_charged_is_what_the_rules_say(seed: int, gpus: int) -> None:
 
 @pytest.mark.parametrize("gpus", [2, 3])
 @pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_advised_to_lie_somewhere_stays_charged_there(seed: int, gpus: int) -> None:
+    """The driver may bring it back whenever it likes, until it is told otherwise and has taken it away."""
+    machine = Machine(chance=Random(seed), gpus=gpus, advised=True)
+    machine.walk(STEPS)
+
+
+@pytest.mark.parametrize("gpus", [2, 3])
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_of_a_program_that_can_be_followed_nothing_stays_charged_that_has_left(seed: int, gpus: int) -> None:
     """One call at a time, whole blocks, one stream after the other: what is charged when all is done lies there."""
     machine = Machine(chance=Random(seed), gpus=gpus, legal=True)

@@ -17,10 +17,12 @@ class Block:
     size: int
     home: int
     lies: set[Spot] = field(default_factory=set)
-    # Of the rules: charged; those that leave with the passage; calls that are under way, by granule; granules that none
-    # takes anything from until they are over.
+    advised: set[Spot] = field(default_factory=set)  # where the driver may bring it at any time
+    # Of the rules: charged; those that leave with the passage; those that none leaves; calls that are under way, by
+    # granule; granules that none takes anything from until they are over.
     on: set[Spot] = field(default_factory=set)
     leaves: set[Spot] = field(default_factory=set)
+    preferred: set[Spot] = field(default_factory=set)
     passage: int | None = None
     busy: dict[int, list[tuple[Call, int]]] = field(default_factory=dict)
     crossed: set[int] = field(default_factory=set)
@@ -74,6 +76,7 @@ class Call:
     by: int
     copies: bool
     placing: object
+    prefers: bool = False  # it says where what it names is preferred to lie
     issued: bool = False
     done: bool = True
     ended: int | None = None  # when

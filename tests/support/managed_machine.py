@@ -55,6 +55,7 @@ class Machine:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     moments: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     legal: bool = False
+    advised: bool = False  # of one stream, and much advice, of which the driver refuses half
     lane: int = 1
 
     # ------------------------------------------------------------------ what is charged
@@ -151,7 +152,9 @@ class Machine:
         block.brought_by = TANGLED
         block.copied = block.copied or call.copies
         if where.brings(block):
-            block.on |= {(granule, where.gpu) for granule in touched}
+            spots = {(granule, where.gpu) for granule in touched}
+            block.on |= spots
+            block.preferred |= spots if call.prefers else set()
         if call in self.calls:
             for granule in touched:
                 block.busy.setdefault(granule, []).append((call, where.to(block)))
@@ -192,9 +195,9 @@ class Machine:
         """A call is about to be made, by any stream, by advice, or by a thread's own stream."""
         if len(self.calls) == (1 if self.legal else 3):
             return
-        by = BY_STREAM if self.legal else self.chance.choice([BY_STREAM] * 6 + [BY_THREAD, BY_ADVICE])
+        by = self._by()
         wheres = self._wheres(1 if by == BY_ADVICE else self.chance.choice([1, 1, 1, 2, 3]))
-        lane = self.chance.randrange(1, 4)
+        lane = 1 if self.advised else self.chance.randrange(1, 4)
         if self.legal and lane != self.lane:
             self.wait()
         self.lane = lane
@@ -203,6 +206,7 @@ class Machine:
         placing = library().managed_placing(ranges, len(wheres), Lane(lane, None, by))
         placing.contents.copies = copies
         call, fresh = Call(wheres=wheres, lane=lane, by=by, copies=copies, placing=placing), Fresh()
+        call.prefers = by == BY_ADVICE and not copies
         lacking = [one for one in self.taken if replace(one, met=[*one.met, call]).guarded() != one.guarded()]
         assert library().managed_core_meets(self.core, placing) == bool(lacking)
         assert library().managed_core_plan(self.core, placing, fresh)
@@ -217,9 +221,15 @@ class Machine:
         for block, where in itertools.product([*self.blocks, *self.freed], wheres):
             self._begins(block, call, where)
 
+    def _by(self) -> int:
+        if self.legal:
+            return BY_STREAM
+        ways = [BY_STREAM, BY_ADVICE] if self.advised else [BY_STREAM] * 6 + [BY_THREAD, BY_ADVICE]
+        return self.chance.choice(ways)
+
     def _wheres(self, count: int) -> list[Where]:
         """Anything at all; of a legal program whole blocks, each once."""
-        sizes = [1, 4, 8, SPACE]
+        sizes = [4, 8, SPACE, SPACE] if self.advised else [1, 4, 8, SPACE]
         places = [(self.chance.randrange(SPACE), self.chance.choice(sizes)) for _ in range(count)]
         if self.legal:
             blocks = self.chance.sample(self.blocks, min(count, len(self.blocks)))
@@ -240,6 +250,7 @@ class Machine:
         spots = {(granule, to) for granule in touched}
         block.on |= spots
         block.leaves -= spots
+        block.preferred |= spots if call.prefers else set()
         if call.by != BY_ADVICE:
             self._brings(block, call)
 
@@ -255,7 +266,7 @@ class Machine:
         if not waiting:
             return
         call = self.chance.choice(waiting)
-        call.done = self.legal or self.chance.random() < 0.9
+        call.done = self.legal or self.chance.random() < (0.5 if self.advised else 0.9)
         call.issued, call.found = True, [*self.blocks, *(block for _, block in self._given())]
         if not call.done and self.chance.random() < 0.5:
             return  # refused, and nothing of it was done; or all of it was, whatever was answered
@@ -277,7 +288,7 @@ class Machine:
             if self._is_followed(block, call, where)
         ]
         assert library().managed_core_is_followed(self.core, call.placing) == bool(followed)
-        passage = Passage() if followed and (self.legal or self.chance.random() < 0.9) else None
+        passage = Passage() if followed and (self.legal or self.advised or self.chance.random() < 0.9) else None
         number = next(self.numbers)
         for block, spots in followed if passage else []:
             block.leaves |= spots if call.done else set()
@@ -293,12 +304,21 @@ class Machine:
             if call.by != BY_ADVICE and where.brings(block) and block.touched(where) and block.passage != number:
                 block.brought_by = TANGLED
         for block in [*self.blocks, *self.freed]:
+            self._prefers_alone(block, call)
             for granule, under_way in list(block.busy.items()):
                 block.busy[granule] = [other for other in under_way if other[0] is not call]
                 if not block.busy[granule]:
                     del block.busy[granule]
                     block.crossed.discard(granule)
             self._rests(block)
+
+    def _prefers_alone(self, block: Block, call: Call) -> None:
+        """What it was advised before holds no more, where nobody can have said so after it."""
+        if not call.done or not call.prefers or block.brought_by == TANGLED:
+            return
+        for where in call.wheres:
+            granules = block.covered(where) - block.crossed
+            block.preferred = {spot for spot in block.preferred if spot[0] not in granules or spot[1] == where.gpu}
 
     def _rests(self, block: Block) -> None:
         if not block.busy and block.passage is None and block.brought_by != TANGLED:
@@ -312,7 +332,8 @@ class Machine:
         if block.copied:
             return set()
         granules = block.covered(where) - block.crossed
-        return {spot for spot in block.on if spot[0] in granules and spot[1] != where.gpu}
+        stays = block.preferred | {(granule, where.gpu) for granule in granules}
+        return {spot for spot in block.on - stays if spot[0] in granules}
 
     # ------------------------------------------------------------------ the driver
 
@@ -324,6 +345,20 @@ class Machine:
                 block.lies = {spot for spot in block.lies if spot[0] not in block.covered(where)}
             if where.gpu >= 0:
                 block.lies |= {(granule, where.gpu) for granule in block.touched(where)}
+            if call.prefers:
+                self._advise(block, where)
+
+    def _advise(self, block: Block, where: Where) -> None:
+        block.advised = {spot for spot in block.advised if spot[0] not in block.covered(where)}
+        if where.gpu >= 0:
+            block.advised |= {(granule, where.gpu) for granule in block.touched(where)}
+
+    def touch(self) -> None:
+        """The driver brings memory to where it was advised to lie."""
+        known = [block for block in [*self.blocks, *(block for _, block in self._given())] if block.advised]
+        if known:
+            block = self.chance.choice(known)
+            block.lies.add(self.chance.choice(sorted(block.advised)))
 
     def run(self) -> None:
         """A stream does the next that it was given."""
@@ -386,7 +421,9 @@ class Machine:
         """Chance for so many steps."""
         choices = [self.ask] * 3 + [self.take] * 3 + [self.enter] * 3
         choices += [self.vacate, self.free, self.leave, self.leave] + [self.begin] * 4
-        choices += [self.issue] * 4 + [self.end] * 4 + [self.run] * 6 + [self.settle] * 3 + [self.end_stream]
+        choices += (
+            [self.issue] * 4 + [self.end] * 4 + [self.run] * 6 + [self.settle] * 3 + [self.touch, self.end_stream]
+        )
         for _ in range(steps):
             self.chance.choice(choices)()
             self.check()

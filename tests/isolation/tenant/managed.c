@@ -18,6 +18,8 @@ static CUresult place(const char *how, CUdeviceptr address, size_t bytes, int gp
     if (strncmp(how, "prefetch", 8) == 0)
         return (thread ? CU(cuMemPrefetchAsync_ptsz) : CU(cuMemPrefetchAsync))(address, bytes, gpu, stream);
     if (strcmp(how, "read-two") == 0) return CU(cuMemAdvise_v2)(address, bytes, 1, there);
+    if (strcmp(how, "unset-two") == 0) return CU(cuMemAdvise_v2)(address, bytes, 4, there);
+    if (strcmp(how, "unset") == 0) return CU(cuMemAdvise)(address, bytes, 4, gpu);
     if (strcmp(how, "read") == 0) return CU(cuMemAdvise)(address, bytes, 1, gpu);
     if (strncmp(how, "advise-two", 10) == 0) return CU(cuMemAdvise_v2)(address, bytes, 3, there);
     if (strncmp(how, "advise", 6) == 0) return CU(cuMemAdvise)(address, bytes, 3, gpu);
