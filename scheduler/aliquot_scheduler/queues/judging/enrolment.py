@@ -6,7 +6,6 @@ it would be the head of it for ever, and what is held back for it would never be
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -17,34 +16,17 @@ from aliquot_core.membership import Group
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.request import parse_request
-from aliquot_scheduler.fit.bounds import without_models
-from aliquot_scheduler.fit.causes import Causes
-from aliquot_scheduler.fit.demand import Demand, demand_of, of_anybody
-from aliquot_scheduler.fit.ground import HostAsk, host_ask
-from aliquot_scheduler.fit.nowhere import why_nowhere
-from aliquot_scheduler.fit.refusals import Refusals, told_often
-from aliquot_scheduler.picture.grid import Bools
+from aliquot_scheduler.fit.demand import of_anybody
+from aliquot_scheduler.fit.ground import host_ask
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.elsewhere import may_go_elsewhere
+from aliquot_scheduler.queues.judging.shapes import Shapes, kept_off
 from aliquot_scheduler.queues.judging.together import Together
 from aliquot_scheduler.queues.said.entry import open_to, why_barred
-from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree, Vector
+from aliquot_scheduler.queues.said.tree import DEFAULT_QUEUE, Tree
 from aliquot_scheduler.queues.waiting.waiter import Shape, Waiter, firm_part, summed
-
-
-class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What is worked out once for each shape."""
-
-    demand: Demand
-    amounts: Vector
-    # Why no node could take it if all were empty; empty if one could.
-    never: str
-
-    def counts_as(self, other: _Known) -> bool:
-        """Whether nothing else comes of it; of a reason only whether there is one."""
-        return self.amounts == other.amounts and bool(self.never) == bool(other.never)
 
 
 class Enrolment:
@@ -71,19 +53,13 @@ class Enrolment:
         self._read_alike = before is not None and before.queueless == tree.queueless
         self._homes = homes
         self._user_label = user_label
-        self._known: dict[Shape, _Known] = {}
-        self._least: dict[Shape, Vector] = {}
+        self._shapes = Shapes(names=names, cards=cards, dimensions=tree.dimensions)
         # By queue, namespace and its home: why its pods can't wait there.
         self._barred: dict[tuple[str, str, str], str] = {}
-        self._numbers: dict[Shape, int] = {}
         self._beyond = Beyond(tree=tree, cards=cards)
         self._together = Together(picture=cards.picture, cards=cards)
         # Changes whenever a gang that could not start may do so, or the other way round.
         self.looks = 0
-        self._hardware = cards.hardware()
-        # As of which change of nodes, and by what is asked of them, the nodes that could take it.
-        self._lasting = cards.ground.lasting
-        self._could: dict[HostAsk, int] = {}
 
     def graft(self, tree: Tree) -> None:
         """Other queues, who count the same things: shapes come to what they did."""
@@ -93,28 +69,12 @@ class Enrolment:
 
     def outdated(self) -> bool:
         """Whether hardware or nodes' labels have changed so that any shape comes to something else now."""
-        lasting, asks = self._lasting, self._asks_that_changed()
-        hardware = self._cards.hardware()
-        if hardware == self._hardware and lasting == self._lasting:
+        if not self._shapes.changed():
             return False
         self._together.forget()
         self._beyond.forget()
         self.looks += 1
-        same = hardware == self._hardware
-        self._hardware = hardware
-        before = {shape: known for shape, known in self._known.items() if not same or shape.host.lasting in asks}
-        for shape in before:
-            del self._known[shape]
-        return not all(self._of_shape(shape).counts_as(known) for shape, known in before.items())
-
-    def _asks_that_changed(self) -> set[HostAsk]:
-        if (lasting := self._cards.ground.lasting) == self._lasting:
-            return set()
-        self._lasting = lasting
-        changed = {ask for ask, could in self._could.items() if self._cards.ground.digest(ask) != could}
-        for ask in changed:
-            del self._could[ask]
-        return changed
+        return self._shapes.work_out_anew()
 
     def holder(self, pod: Pod) -> Waiter | None:
         """The pod as one that was let in, where it was let in: whatever names another queue by now."""
@@ -164,17 +124,17 @@ class Enrolment:
         off = model.casefold()
         if off in waiter.off:
             return None
-        shape = _kept_off(waiter.shape, model)
-        known = self._of_shape(shape)
+        shape = kept_off(waiter.shape, model)
+        known = self._shapes.of(shape)
         if known.never:
             return None
         return msgspec.structs.replace(
             waiter,
             demand=known.demand,
             shape=shape,
-            number=self._number(shape, known.demand),
+            number=self._shapes.number(shape),
             amounts=known.amounts,
-            least=self._least_of(shape),
+            least=self._shapes.least(shape),
             off=(*waiter.off, off),
         )
 
@@ -205,14 +165,14 @@ class Enrolment:
         return self._asking(shape, pod=pod, queue=queue or request.queue or self._home(pod), group=request.group)
 
     def _asking(self, shape: Shape, *, pod: Pod, queue: str, group: Group | None) -> Waiter:
-        known = self._of_shape(shape)
+        known = self._shapes.of(shape)
         return Waiter(
             pod=pod,
             demand=known.demand,
             shape=shape,
-            number=self._number(shape, known.demand),
+            number=self._shapes.number(shape),
             amounts=known.amounts,
-            least=self._least_of(shape),
+            least=self._shapes.least(shape),
             queue=queue,
             user=self._user(pod),
             priority=pod.spec.priority,
@@ -253,7 +213,7 @@ class Enrolment:
             return barred
         if why := self._beyond.why((waiter,), waiter.amounts, "it asks"):
             return why
-        return "" if self._tree.nodes[name].spec.autoscale else self._of_shape(waiter.shape).never
+        return "" if self._tree.nodes[name].spec.autoscale else self._shapes.of(waiter.shape).never
 
     def is_barred(self, waiter: Waiter) -> bool:
         """Whether it may not wait in its queue, whatever it asks: that is not there, has others below, or is closed."""
@@ -290,49 +250,3 @@ class Enrolment:
     def _user(self, pod: Pod) -> str:
         by_label = pod.metadata.labels.get(self._user_label) if self._user_label else None
         return by_label or pod.metadata.namespace
-
-    def _number(self, shape: Shape, demand: Demand) -> int:
-        if shape not in self._numbers:
-            self._numbers[shape] = self._cards.register(demand)
-        return self._numbers[shape]
-
-    def _of_shape(self, shape: Shape) -> _Known:
-        if shape not in self._known:
-            demand = demand_of(shape.request)
-            amounts = (*self._cards.amounts(demand), *shape.host.amounts)
-            self._known[shape] = _Known(demand=demand, amounts=amounts, never=self._never(demand, shape.host))
-            if (host := shape.host.lasting) not in self._could:
-                self._could[host] = self._cards.ground.digest(host)
-        return self._known[shape]
-
-    def _least_of(self, shape: Shape) -> Vector:
-        """Of each model only where it has no card of others: one that is full need not keep it out."""
-        if shape not in self._least:
-            model_of, amounts = self._tree.dimensions.model_of, self._of_shape(shape).amounts
-            asked = {model for dim, amount in enumerate(amounts) if amount and (model := model_of(dim))}
-            needless = {model for model in asked if not self._of_shape(_kept_off(shape, model)).never}
-            self._least[shape] = tuple(0 if model_of(dim) in needless else one for dim, one in enumerate(amounts))
-        return self._least[shape]
-
-    def _never(self, demand: Demand, ask: HostAsk) -> str:
-        causes = self._cards.causes(demand)
-        able = causes.able()
-        if (able & self._cards.ground.could(ask)).any():
-            return ""
-        if why := self._cards.obstacles.why_never(ask, able=able):
-            return why + self._of_others(causes, able)
-        return f"no node could take it, even if it were empty: {why_nowhere(causes, names=self._names)}"
-
-    def _of_others(self, causes: Causes, able: Bools) -> str:
-        """Of the nodes that have GPUs and no such ones, which may look the same to who asks."""
-        picture = self._cards.picture
-        others = picture.grid.open.any(axis=1) & ~able
-        named = {name: known for name, known in picture.nodes.items() if others[known.row]}
-        reasons = Counter(one.why for one in Refusals(causes, names=self._names).of(named).values())
-        return f"; {reasons.total()} more can't take it: {told_often(reasons)}" if reasons else ""
-
-
-def _kept_off(shape: Shape, model: str) -> Shape:
-    """What asks the same, and for no cards of that model."""
-    request = without_models(shape.request, (model.casefold(),))
-    return msgspec.structs.replace(shape, request=request)
