@@ -11,7 +11,7 @@ from aliquot_scheduler.centre.binder import Binder, NotReadyError
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.extender.decisions import Filtered
 from aliquot_scheduler.picture.there import There
-from aliquot_scheduler.queues.judging.cards import hardware_of
+from aliquot_scheduler.queues.judging.hardware import hardware_of
 from aliquot_scheduler.queues.said.dues import Hardware
 
 

@@ -20,7 +20,8 @@ from aliquot_scheduler.fit.demand import Demand, demand_of
 from aliquot_scheduler.fit.finder import Finder
 from aliquot_scheduler.fit.layout import Plan
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.judging.cards import Cards, hardware_of
+from aliquot_scheduler.queues.judging.cards import Cards
+from aliquot_scheduler.queues.judging.hardware import hardware_of
 from aliquot_scheduler.queues.said.tree import plant
 from support.centre import NAMES, asks, container, gpus, make_node, make_pod, picture_with, sick, with_grant
 from support.mig import KINDS, instances

@@ -16,7 +16,6 @@ from aliquot_core.inventory import Gpu
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_core.patterns import Patterns
-from aliquot_core.quantities import WHOLE
 from aliquot_core.request import PodRequest
 from aliquot_scheduler.fit.causes import Causes
 from aliquot_scheduler.fit.demand import Demand, Piece, admitted
@@ -31,8 +30,7 @@ from aliquot_scheduler.picture.picture import KnownNode, Picture
 from aliquot_scheduler.queues.charged.fair import Reach
 from aliquot_scheduler.queues.judging.at_most import most_of
 from aliquot_scheduler.queues.judging.fitting import Asked, ByRow, Fitting, asked_of
-from aliquot_scheduler.queues.said.dues import Hardware
-from aliquot_scheduler.queues.said.things import patterns_of
+from aliquot_scheduler.queues.judging.hardware import kinds_of
 from aliquot_scheduler.queues.said.tree import Dimensions
 from aliquot_scheduler.rules.judging import NO_RULES, Rules
 
@@ -55,26 +53,6 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOBODY_AWAY = Away()
-
-
-def hardware_of(picture: Picture, models: Iterable[str]) -> Hardware:
-    """What queues that name these models have to know of the cards."""
-    grid = picture.grid
-    largest, there, found = dict[str, int](), dict[str, tuple[int, int]](), dict[str, frozenset[int]]()
-    for pattern in patterns_of(models):
-        numbers = _kinds_of(pattern, picture)
-        cards = grid.open & np.isin(grid.kind, numbers)
-        usable = grid.usable[cards]
-        # Of an instance of MIG, a card that is cut into such ones: a part of it would bring too little memory along.
-        largest[pattern] = int((usable.astype(np.int64) * WHOLE.value // grid.total[cards]).max(initial=0))
-        there[pattern] = int(grid.total[cards].sum(dtype=np.int64)), int(usable.sum(dtype=np.int64))
-        found[pattern] = frozenset(np.unique(grid.kind[cards]).tolist())
-    return Hardware(largest=largest, there=there, kinds=found)
-
-
-def _kinds_of(pattern: str, picture: Picture) -> list[int]:
-    model = Patterns(allowed=(pattern.casefold(),) if pattern else ())
-    return [number for number, kind in enumerate(picture.grid.kinds) if model.admits(*kind.models)]
 
 
 class Cards:
@@ -156,7 +134,7 @@ class Cards:
                 in_use = np.where(grid.closed, total, total - free)
                 there = np.where(takes, total, in_use)
                 found.append(int(there.sum(where=grid.open & places, dtype=np.int64)))
-        return Reach(amounts=tuple(found), kinds=tuple(frozenset(_kinds_of(one, self.picture)) for one in self._named))
+        return Reach(amounts=tuple(found), kinds=tuple(frozenset(kinds_of(one, self.picture)) for one in self._named))
 
     def amounts(self, demand: Demand) -> tuple[int, ...]:
         """The most that the pod may come to: memory left out or closed to others is the largest allowed card's.

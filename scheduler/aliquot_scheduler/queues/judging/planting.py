@@ -11,8 +11,9 @@ from enum import Enum, auto
 
 from aliquot_core.names import Names
 from aliquot_scheduler.picture.picture import Picture
-from aliquot_scheduler.queues.judging.cards import Cards, hardware_of
+from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
+from aliquot_scheduler.queues.judging.hardware import hardware_of
 from aliquot_scheduler.queues.said.dues import Hardware
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.queues.said.tree import Tree, models_of, plant

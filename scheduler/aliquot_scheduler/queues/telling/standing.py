@@ -19,9 +19,10 @@ from aliquot_scheduler.deciding.places import Places
 from aliquot_scheduler.fit.bounds import ANYWHERE
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.charged.usage import Forgetting
-from aliquot_scheduler.queues.judging.cards import Cards, Stock, hardware_of
+from aliquot_scheduler.queues.judging.cards import Cards, Stock
 from aliquot_scheduler.queues.judging.elsewhere import admissible
 from aliquot_scheduler.queues.judging.enrolment import Enrolment
+from aliquot_scheduler.queues.judging.hardware import hardware_of
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.room.recalling import room_said
 from aliquot_scheduler.queues.said.entry import Plan
