@@ -1,9 +1,8 @@
 /* Threads that come between two steps of each other. */
-#include "tenant.h"
-
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "tenant.h"
+#include "waiters.h"
 
 struct thief {
     pthread_t thread;
@@ -30,42 +29,6 @@ void race(const char *name, uint64_t bytes) {
     }
     for (int i = 0; i < 16; i++) pthread_join(thieves[i].thread, NULL), taken += thieves[i].taken;
     printf("%d\n", taken);
-}
-
-/* Who takes managed memory, and waits in the driver by a word: when it is there, or before. */
-struct waiter {
-    pthread_t thread;
-    CUdeviceptr address;
-    uint64_t bytes;
-    CUresult result;
-    _Atomic int *come;
-    bool before;
-};
-
-static void *take_it(void *with) {
-    struct waiter *waiter = with;
-    CU(cuCtxSetCurrent)(context);
-    waiter->result = CU(cuMemAllocManaged)(&waiter->address, waiter->bytes, (unsigned)(uintptr_t)waiter->come + waiter->before);
-    return NULL;
-}
-
-static void await(const struct waiter *waiter) {
-    while (*waiter->come != 1) {}
-}
-
-static void take_and_wait(struct waiter *waiter) {
-    pthread_create(&waiter->thread, NULL, take_it, waiter);
-    await(waiter);
-}
-
-static void let_go(struct waiter *waiter) {
-    *waiter->come = 3;
-    pthread_join(waiter->thread, NULL);
-}
-
-/* They lie where 32 bits can say it. */
-static _Atomic int *new_words(void) {
-    return mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 /* Two blocks come into the same granule, and the one that is charged is entered while the other is given back. */
@@ -104,13 +67,16 @@ static void *bring_it(void *with) {
     CUmemLocation there = {.type = LOCATION_DEVICE, .id = 1};
     size_t from = 0;
     CU(cuCtxSetCurrent)(context);
-    CU(cuMemPrefetchBatchAsync)(&waiter->address, &waiter->bytes, 1, &there, &from, 1, (uintptr_t)waiter->come, NULL);
+    waiter->result = CU(cuMemPrefetchBatchAsync)(&waiter->address, &waiter->bytes, 1, &there, &from, 1, (uintptr_t)waiter->come, NULL);
+    waiter->over = true;
     return NULL;
 }
 
 static void *free_it(void *with) {
+    struct waiter *waiter = with;
     CU(cuCtxSetCurrent)(context);
-    CU(cuMemFree_v2)(((struct waiter *)with)->address);
+    waiter->result = CU(cuMemFree_v2)(waiter->address);
+    waiter->over = true;
     return NULL;
 }
 
@@ -126,6 +92,7 @@ void place_while_freed(uint64_t bytes) {
     call = (struct waiter){.address = first.address, .bytes = bytes, .come = &words[2]};
     pthread_create(&call.thread, NULL, bring_it, &call);
     await(&call);
+    first.over = false;
     pthread_create(&freeing, NULL, free_it, &first);
     await(&first);
     take_and_wait(&next);

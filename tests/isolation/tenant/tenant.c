@@ -62,6 +62,9 @@ static void ask_too_early(void) {
            CU(cuMemCreate)(&handle, 1 << 21, &of_handle, 0), CU(cuMemPoolCreate)(&pool, &of_pool));
 }
 
+/* How many words of that form follow this one: "take-x 5" is not "take -x 5". */
+#define GIVEN(name, form, ...) (strcmp(word, name) == 0 ? sscanf(line + strlen(name), form, __VA_ARGS__) : 0)
+
 static bool obey(const char *line) {
     char word[64], name[256];
     unsigned long long number = 0, other = 0, third = 0;
@@ -70,83 +73,83 @@ static bool obey(const char *line) {
     int batch = 1;
     if (sscanf(line, "%63s", word) != 1) return true;
     if (strcmp(word, "start") == 0) printf("%d\n", start());
-    else if (sscanf(line, "take %63s %llu", name, &number) == 2) printf("%d\n", take(way_of(name), number));
-    else if (sscanf(line, "fill %63s %llu", name, &number) == 2) fill(name, number);
-    else if (sscanf(line, "race %63s %llu", name, &number) == 2) race(name, number);
-    else if (sscanf(line, "place %63s %llu %llu %llu %d", name, &number, &other, &third, &batch) == 5)
+    else if (GIVEN("take", "%63s %llu", name, &number) == 2) printf("%d\n", take(way_of(name), number));
+    else if (GIVEN("fill", "%63s %llu", name, &number) == 2) fill(name, number);
+    else if (GIVEN("race", "%63s %llu", name, &number) == 2) race(name, number);
+    else if (GIVEN("place", "%63s %llu %llu %llu %d", name, &number, &other, &third, &batch) == 5)
         place_block(name, number, other, third, batch);
-    else if (sscanf(line, "work %u", &micros) == 1)
+    else if (GIVEN("work", "%u", &micros) == 1)
         printf("%d\n", CU(cuLaunchKernel)(NULL, micros, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    else if (sscanf(line, "streams-place %llu", &number) == 1) place_by_streams(number, false);
-    else if (sscanf(line, "ended-place %llu", &number) == 1) place_by_streams(number, true);
-    else if (sscanf(line, "stream-place %llu", &number) == 1) place_by_stream(number);
-    else if (sscanf(line, "passing-place %llu", &number) == 1) place_in_passing(number);
-    else if (sscanf(line, "place-beside %llu", &number) == 1) place_beside(number);
-    else if (sscanf(line, "replace-while-placed %llu", &number) == 1) replace_while_placed(number);
-    else if (sscanf(line, "behind-placed %llu", &number) == 1) take_behind_placed(number);
-    else if (sscanf(line, "wild %llu %llu %d", &number, &other, &batch) == 3) be_wild(number, other, batch);
+    else if (GIVEN("streams-place", "%llu", &number) == 1) place_by_streams(number, false);
+    else if (GIVEN("ended-place", "%llu", &number) == 1) place_by_streams(number, true);
+    else if (GIVEN("stream-place", "%llu", &number) == 1) place_by_stream(number);
+    else if (GIVEN("passing-place", "%llu", &number) == 1) place_in_passing(number);
+    else if (GIVEN("place-beside", "%llu", &number) == 1) place_beside(number);
+    else if (GIVEN("replace-while-placed", "%llu", &number) == 1) replace_while_placed(number);
+    else if (GIVEN("behind-placed", "%llu", &number) == 1) take_behind_placed(number);
+    else if (GIVEN("wild", "%llu %llu %d", &number, &other, &batch) == 3) be_wild(number, other, batch);
     else if (strcmp(word, "end-default-stream") == 0) printf("%d\n", CU(cuStreamDestroy_v2)(NULL));
-    else if (sscanf(line, "on %d", &batch) == 1) be_on(batch);
-    else if (sscanf(line, "second-fill %llu", &number) == 1) fill_second(number);
-    else if (sscanf(line, "give %llu", &number) == 1) printf("%d\n", give((int)number));
-    else if (sscanf(line, "churn %llu %llu", &number, &other) == 2) churn(number, other);
+    else if (GIVEN("on", "%d", &batch) == 1) be_on(batch);
+    else if (GIVEN("second-fill", "%llu", &number) == 1) fill_second(number);
+    else if (GIVEN("give", "%llu", &number) == 1) printf("%d\n", give((int)number));
+    else if (GIVEN("churn", "%llu %llu", &number, &other) == 2) churn(number, other);
     else if (strcmp(word, "empty") == 0) empty();
     else if (strcmp(word, "forget") == 0) printf("%d\n", held_count = 0);
     else if (strcmp(word, "info") == 0) info();
     else if (strcmp(word, "clock") == 0) tell_clock();
     else if (strcmp(word, "too-early") == 0) ask_too_early();
-    else if (sscanf(line, "meet-in-granule %llu %llu", &number, &other) == 2) meet_in_granule(number, other);
-    else if (sscanf(line, "freed-take %llu", &number) == 1) take_where_freed(number);
-    else if (sscanf(line, "place-while-freed %llu", &number) == 1) place_while_freed(number);
-    else if (sscanf(line, "release-while-mapped %llu", &number) == 1) release_while_mapped(number);
-    else if (sscanf(line, "take-while-changed %63s %llu %llu", name, &number, &other) == 3)
+    else if (GIVEN("meet-in-granule", "%llu %llu", &number, &other) == 2) meet_in_granule(number, other);
+    else if (GIVEN("freed-take", "%llu", &number) == 1) take_where_freed(number);
+    else if (GIVEN("place-while-freed", "%llu", &number) == 1) place_while_freed(number);
+    else if (GIVEN("release-while-mapped", "%llu", &number) == 1) release_while_mapped(number);
+    else if (GIVEN("take-while-changed", "%63s %llu %llu", name, &number, &other) == 3)
         take_while_changed(name, number, other);
-    else if (sscanf(line, "swap-while-mapped %63s %llu", name, &number) == 2)
+    else if (GIVEN("swap-while-mapped", "%63s %llu", name, &number) == 2)
         swap_while_mapped(strcmp(name, "sparse-thread") == 0, number);
-    else if (sscanf(line, "take-with-answer-swapped %63s %llu %llu", name, &number, &other) == 3)
+    else if (GIVEN("take-with-answer-swapped", "%63s %llu %llu", name, &number, &other) == 3)
         take_with_answer_swapped(name, number, (int)other);
     else if (strcmp(word, "detach") == 0) printf("%d\n", CU(cuCtxDetach)((CUcontext)(uintptr_t)held[0].value));
     else if (strcmp(word, "tables") == 0) ask_for_tables();
-    else if (sscanf(line, "mapping-waits %llu", &number) == 1)
+    else if (GIVEN("mapping-waits", "%llu", &number) == 1)
         take_while_mapping_waits(number);
-    else if (sscanf(line, "bind-while-replaced %63s %llu", name, &number) == 2)
+    else if (GIVEN("bind-while-replaced", "%63s %llu", name, &number) == 2)
         bind_while_replaced(name, number);
-    else if (sscanf(line, "raise-while-lowered %llu", &number) == 1) raise_while_lowered(number);
-    else if (sscanf(line, "replace-context %llu", &number) == 1) replace_context(number);
-    else if (sscanf(line, "two-gpus %llu %llu", &number, &other) == 2) fill_two(number, other);
-    else if (sscanf(line, "unbind-too-late %llu", &number) == 1) unbind_too_late(number);
+    else if (GIVEN("raise-while-lowered", "%llu", &number) == 1) raise_while_lowered(number);
+    else if (GIVEN("replace-context", "%llu", &number) == 1) replace_context(number);
+    else if (GIVEN("two-gpus", "%llu %llu", &number, &other) == 2) fill_two(number, other);
+    else if (GIVEN("unbind-too-late", "%llu", &number) == 1) unbind_too_late(number);
     else if (strcmp(word, "send-descriptor") == 0) send_descriptor();
     else if (strcmp(word, "close-way") == 0) close_way();
     else if (strcmp(word, "export") == 0) export_first(false);
     else if (strcmp(word, "export-pool") == 0) export_first(true);
     else if (strcmp(word, "export-handle") == 0) export_handle();
-    else if (sscanf(line, "import-handle %255s", name) == 1) import_handle(name);
-    else if (sscanf(line, "import-pool %255s", name) == 1) import(name, true, false);
-    else if (sscanf(line, "import-old %255s", name) == 1) import(name, false, true);
-    else if (sscanf(line, "import %255s", name) == 1) import(name, false, false);
-    else if (sscanf(line, "close %llu", &number) == 1) printf("%d\n", CU(cuIpcCloseMemHandle)(number));
-    else if (sscanf(line, "free %llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
+    else if (GIVEN("import-handle", "%255s", name) == 1) import_handle(name);
+    else if (GIVEN("import-pool", "%255s", name) == 1) import(name, true, false);
+    else if (GIVEN("import-old", "%255s", name) == 1) import(name, false, true);
+    else if (GIVEN("import", "%255s", name) == 1) import(name, false, false);
+    else if (GIVEN("close", "%llu", &number) == 1) printf("%d\n", CU(cuIpcCloseMemHandle)(number));
+    else if (GIVEN("free", "%llu", &number) == 1) printf("%d\n", CU(cuMemFreeAsync)(number, NULL));
     else if (strcmp(word, "primary") == 0) get_primary();
     else if (strcmp(word, "unread") == 0) load_unread();
     else if (strcmp(word, "green") == 0) make_green();
     else if (strcmp(word, "green-end") == 0) end_green();
-    else if (sscanf(line, "elsewhere %llu", &number) == 1) fill_elsewhere(number);
-    else if (sscanf(line, "fork %63s %llu", name, &number) == 2) do_fork(name, number);
-    else if (sscanf(line, "use %lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
+    else if (GIVEN("elsewhere", "%llu", &number) == 1) fill_elsewhere(number);
+    else if (GIVEN("fork", "%63s %llu", name, &number) == 2) do_fork(name, number);
+    else if (GIVEN("use", "%lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
         use(seconds, name, micros, batch, idle);
-    else if (sscanf(line, "whose %63s", name) == 1) tell_whose(name);
-    else if (sscanf(line, "crowd %d %lf %u", &batch, &seconds, &micros) == 3) crowd(batch, seconds, micros);
-    else if (sscanf(line, "sneak %63s %lf %u", name, &seconds, &micros) == 3) sneak(name, seconds, micros);
-    else if (sscanf(line, "astray %63s %lf %u", name, &seconds, &micros) == 3) astray(name, seconds, micros);
-    else if (sscanf(line, "capture %d", &batch) == 1) capture(batch);
-    else if (sscanf(line, "serve %lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
+    else if (GIVEN("whose", "%63s", name) == 1) tell_whose(name);
+    else if (GIVEN("crowd", "%d %lf %u", &batch, &seconds, &micros) == 3) crowd(batch, seconds, micros);
+    else if (GIVEN("sneak", "%63s %lf %u", name, &seconds, &micros) == 3) sneak(name, seconds, micros);
+    else if (GIVEN("astray", "%63s %lf %u", name, &seconds, &micros) == 3) astray(name, seconds, micros);
+    else if (GIVEN("capture", "%d", &batch) == 1) capture(batch);
+    else if (GIVEN("serve", "%lf %u %d %u", &seconds, &micros, &batch, &idle) == 4)
         serve(seconds, micros, batch, idle);
-    else if (sscanf(line, "lookup %255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
-    else if (sscanf(line, "aside %llu", &number) == 1) checkpoint(false, (unsigned)number);
-    else if (sscanf(line, "restore %llu", &number) == 1) checkpoint(true, (unsigned)number);
-    else if (sscanf(line, "call %255s", name) == 1) call(name);
-    else if (sscanf(line, "load-again %255s", name) == 1) load_again(name);
-    else if (sscanf(line, "load-apart %255s", name) == 1) load_apart(name);
+    else if (GIVEN("lookup", "%255s %llu %llu", name, &number, &third) == 3) look_up(name, (int)number, third);
+    else if (GIVEN("aside", "%llu", &number) == 1) checkpoint(false, (unsigned)number);
+    else if (GIVEN("restore", "%llu", &number) == 1) checkpoint(true, (unsigned)number);
+    else if (GIVEN("call", "%255s", name) == 1) call(name);
+    else if (GIVEN("load-again", "%255s", name) == 1) load_again(name);
+    else if (GIVEN("load-apart", "%255s", name) == 1) load_apart(name);
     else if (strcmp(word, "become") == 0) execl("/bin/cat", "cat", NULL);
     else if (strcmp(word, "renew") == 0) execl("/proc/self/exe", "tenant", NULL);
     else if (strcmp(word, "release") == 0) printf("%d\n", CU(cuDevicePrimaryCtxRelease_v2)(0));
