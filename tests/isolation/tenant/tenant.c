@@ -99,6 +99,8 @@ static bool obey(const char *line) {
     else if (strcmp(word, "clock") == 0) tell_clock();
     else if (strcmp(word, "too-early") == 0) ask_too_early();
     else if (GIVEN("meet-in-granule", "%llu %llu", &number, &other) == 2) meet_in_granule(number, other);
+    else if (GIVEN("meet-at-step", "%u %llu %llu %llu", &micros, &number, &other, &third) == 4)
+        meet_at_step(micros, number, other, third);
     else if (GIVEN("freed-take", "%llu", &number) == 1) take_where_freed(number);
     else if (GIVEN("place-while-freed", "%llu", &number) == 1) place_while_freed(number);
     else if (GIVEN("release-while-mapped", "%llu", &number) == 1) release_while_mapped(number);

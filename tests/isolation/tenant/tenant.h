@@ -130,6 +130,9 @@ void replace_context(uint64_t bytes);
 void bind_while_replaced(const char *how, uint64_t bytes);
 void raise_while_lowered(uint64_t bytes);
 
+/* stops.c */
+void meet_at_step(unsigned step, uint64_t charged, uint64_t squeezed, uint64_t more);
+
 /* changes.c */
 void take_while_changed(const char *name, uint64_t bytes, uint64_t times);
 
