@@ -25,6 +25,7 @@ from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.judging.stayers import Stayers
 from aliquot_scheduler.queues.letting_in.growth import Growth
 from aliquot_scheduler.queues.letting_in.replanting import Replanting
+from aliquot_scheduler.queues.letting_in.room_again import RoomAgain
 from aliquot_scheduler.queues.letting_in.sound_first import SoundFirst
 from aliquot_scheduler.queues.letting_in.standing_behind import StandingBehind
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
@@ -104,7 +105,9 @@ class Register:
             books=self.books,
             making_room=self.making_room,
             stale=self.stale,
-            picture=picture,
+            room_again=RoomAgain(
+                planting=self._planting, inside=self.inside, books=self.books, stayers=self.stayers, picture=picture
+            ),
             wait=self._take_as_found,
         )
 

@@ -3,23 +3,18 @@
 A pod that is found without a gate was let in by the leader before us, or passed its gate by. It is judged only when
 all is known that counts against a limit: the one before us may have taken its turn back.
 
-Who was let in with room says where that was (`aliquot.dev/promised-to`). Before anybody else is let in or placed it is
-kept for it again: all who find theirs as it was, the oldest first, and then the others, wherever there is room. Where
-its node is silent it waits for that. For whom there is none nothing is kept: it loses its turn as others do.
+Who was let in with room says where that was (`aliquot.dev/promised-to`), and has it again (`room_again.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.turns import FOUND, Rooms
-from aliquot_scheduler.fit.bounds import ANYWHERE, Bounds
-from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
+from aliquot_scheduler.queues.letting_in.room_again import RoomAgain
 from aliquot_scheduler.queues.room.making_room import MakingRoom
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
@@ -42,7 +37,7 @@ class TakingOver:
         books: Books,
         making_room: MakingRoom,
         stale: StaleGangs,
-        picture: Picture,
+        room_again: RoomAgain,
         wait: Callable[[Pod], None],
     ) -> None:
         self._names = names
@@ -52,11 +47,9 @@ class TakingOver:
         self._books = books
         self._making_room = making_room
         self._stale = stale
-        self._picture = picture
+        self._room_again = room_again
         self._wait = wait
         self._found: dict[str, Pod] = {}
-        # Who was adopted, and where room was kept for it; until it is kept again, or there is none.
-        self._roomless: dict[str, Bounds] = {}
         # Whether all was known once, with what the leader before us kept.
         self.has_recalled = False
 
@@ -112,31 +105,12 @@ class TakingOver:
         self._books.put(waiter, enrolment.charge(waiter))
         self._hall.gang_changed(waiter, books=self._books)
         if (where := promised_to(pod, names=self._names)) is not None:
-            self._roomless[waiter.uid] = where
+            self._room_again.expect(waiter, where)
         return ""
 
     def keep_room(self, rooms: Rooms, *, now: float) -> None:
-        """For those who were adopted: where it was; or else, if it is not there any more, elsewhere."""
-        self._roomless = {uid: where for uid, where in self._roomless.items() if self._inside.way(uid) is Way.ADOPTED}
-        heard = {uid: where for uid, where in self._roomless.items() if not self._is_silent(where.node)}
-        displaced = [uid for uid, where in heard.items() if not self._is_kept(uid, where, rooms=rooms, now=now)]
-        for uid in displaced:
-            self._is_kept(uid, ANYWHERE, rooms=rooms, now=now)
-        for uid in heard:
-            del self._roomless[uid]
-
-    def _is_silent(self, node: str) -> bool:
-        """Whether it may come back, with the room that is there."""
-        known = self._picture.nodes.get(node)
-        return known is not None and bool(known.out)
-
-    def _is_kept(self, uid: str, where: Bounds, *, rooms: Rooms, now: float) -> bool:
-        """Whether there was room, which is kept from now on."""
-        waiter, off = self._inside.coming[uid], self._inside.bounds.get(uid, ANYWHERE).off
-        promise = rooms.promise_best(waiter.pod, waiter.demand, msgspec.structs.replace(where, off=off), now=now)
-        if promise is not None:
-            self._inside.enter(waiter, way=Way.KEPT, until=promise.until)
-        return promise is not None
+        """For those who were adopted."""
+        self._room_again.keep(rooms, now=now)
 
     def _recall(self, *, now: float) -> None:
         """Keep what the leader before us kept; nobody had a turn of us yet."""
