@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.clock import SystemClock
 from aliquot_kube.election import ElectionSettings
 from aliquot_kube.patches import merge_patch
-from aliquot_kube.resources import PODS
+from aliquot_kube.resources import NAMESPACES, PODS
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.queues.said.settings import QueueSettings
@@ -104,6 +104,11 @@ class Reigning:
         why = await self.reign.binder.bind(namespace=NAMESPACE, name=name, uid=pod.metadata.uid, node=node)
         assert not why, why
         return node
+
+    async def label_namespace(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """As an operator does; None takes a label off."""
+        patch = merge_patch({"metadata": {"labels": dict(labels)}})
+        await self._client.patch(NAMESPACES, name=name, patch=patch)
 
     async def nominate(self, name: str, *, node: str) -> None:
         """As kube-scheduler does that would evict others there."""

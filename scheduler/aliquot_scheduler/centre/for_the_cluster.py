@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from aliquot_core.objects import Namespace, Pod
+from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.binder import NotReadyError
 from aliquot_scheduler.centre.means import Means
-from aliquot_scheduler.extender.preempting import is_exempt
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN, Preemptors
 
 _LOOK = 0.05
@@ -22,12 +21,10 @@ _LOOK = 0.05
 class ForTheCluster:
     """Knows who waits."""
 
-    def __init__(
-        self, *, means: Means, pods: Callable[[], Mapping[str, Pod]], labels_of: Callable[[str], Mapping[str, str]]
-    ) -> None:
-        """`pods` are all there are; `labels_of` tells the labels of a namespace by its name."""
-        self._clock, self._why_not, self._names = means.clock, means.why_not, means.names
-        self._pods, self._labels_of = pods, labels_of
+    def __init__(self, *, means: Means, labels_of: Callable[[str], Mapping[str, str]]) -> None:
+        """`labels_of` tells the labels of a namespace by its name."""
+        self._clock, self._why_not = means.clock, means.why_not
+        self._labels_of = labels_of
         self._waiting = Preemptors(names=means.names)
 
     def pod_changed(self, change: Change[Pod]) -> None:
@@ -40,22 +37,6 @@ class ForTheCluster:
                     self._waiting.gone(old)
                 self._seen(pod)
             case Added(new=pod):
-                self._seen(pod)
-
-    def namespace_changed(self, change: Change[Namespace]) -> None:
-        """Whoever waits in one that is exempted from now on, or no more, is seen anew."""
-        match change:
-            case Modified(old=old, new=new) if self._is_exempt(old) != self._is_exempt(new):
-                self._seen_anew(new.metadata.name)
-            case Added(new=namespace) | Deleted(old=namespace) if self._is_exempt(namespace):
-                self._seen_anew(namespace.metadata.name)
-
-    def _is_exempt(self, namespace: Namespace) -> bool:
-        return is_exempt(namespace.metadata.labels, names=self._names)
-
-    def _seen_anew(self, namespace: str) -> None:
-        for pod in self._pods().values():
-            if pod.metadata.namespace == namespace:
                 self._seen(pod)
 
     def _seen(self, pod: Pod) -> None:

@@ -22,6 +22,7 @@ from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.clerks import Clerks
+from aliquot_scheduler.centre.exempted import Exempted
 from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.means import Means, means_of
@@ -103,7 +104,7 @@ class Reign:
             led_until=led_until,
         )
         labels_of = self._watches.labels_of
-        self.for_the_cluster = ForTheCluster(means=means, pods=lambda: self.pods, labels_of=labels_of)
+        self.for_the_cluster = ForTheCluster(means=means, labels_of=labels_of)
         self.binder = Binder(desk=self.desk, means=means, charged_in=self.turns.charged_in, labels_of=labels_of)
         self.gatekeeper = Gatekeeper(desk=self.desk, turns=self.turns, means=means)
         self.replanter = Replanter(read=self._read_changed_queues, clock=clock)
@@ -124,12 +125,15 @@ class Reign:
         self.desk.tell_time(self._clock.monotonic())
         watches.queues.subscribe(watched("queue", self._queue_changed))
         watches.namespaces.subscribe(watched("namespace", self._namespace_changed))
-        watches.namespaces.subscribe(watched("namespace", self.for_the_cluster.namespace_changed))
+        waits = self.clerks.beside.taking_in(self.for_the_cluster.pod_changed)
+        by_exemption = [waits, *self.clerks.by_exemption()]
+        exempted = Exempted(names=self._names, pods=lambda: self.pods, tell=by_exemption)
+        watches.namespaces.subscribe(watched("namespace", exempted.namespace_changed))
         watches.nodes.subscribe(watched("node", self._node_changed))
         watches.pods.subscribe(watched("pod", self._pod_changed))
         for take in self.clerks.pod_changes():
             watches.pods.subscribe(watched("pod", take))
-        watches.pods.subscribe(watched("pod", self.clerks.beside.taking_in(self.for_the_cluster.pod_changed)))
+        watches.pods.subscribe(watched("pod", waits))
         watches.leases.subscribe(watched("lease", self._lease_changed))
 
     def why_not(self) -> str:

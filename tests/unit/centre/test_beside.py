@@ -15,14 +15,17 @@ from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.deciding.desk import Desk
+from aliquot_scheduler.extender.preempting import EXEMPT
+from aliquot_scheduler.extender.preemptors import Preemptors
 from support.centre import asks, make_pod
 from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
-from support.large_cluster import NAMESPACE, pod_manifest
+from support.large_cluster import NAMES, NAMESPACE, pod_manifest
 from support.reigning import Reigning, reigning, until
 from support.server_apart import PODS
 
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BAD, GOOD = asks("bad", 10, 1_000), asks("good", 10, 1_000)
 UNTAKEN = "what the watch tells of a pod could not be taken in"
 
@@ -134,6 +137,28 @@ async def test_the_leader_goes_on_though_one_pod_can_t_be_told_of(
         assert [await town.place(name) for name in ("bad", "good")] == ["n1", "n1"]
         assert town.reign.clerks.beside.untold > 0
     assert lines(caplog)[0] == (f"{NAMESPACE}/bad", True)
+
+
+@pytest.mark.timeout(30)
+async def test_the_leader_goes_on_though_one_pod_of_an_exempted_namespace_can_t_be_treated(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever else waits there counts from then on."""
+    failing_for_bad(Preemptors, "_node_for", monkeypatch)
+    async with reigning() as town:
+        town.create(CLASSES, {"metadata": {"name": "high"}, "value": 9})
+        town.create("/api/v1/namespaces", {"metadata": {"name": "calico"}})
+        spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": "high"}
+        for name in ("bad", "good"):
+            town.create("/api/v1/namespaces/calico/pods", {"metadata": {"name": name}, "spec": spec})
+        await until(lambda: not town.reign.why_not() and {"bad", "good"} <= names(town.reign))
+        before = town.reign.clerks.beside.untold
+        await town.label_namespace("calico", {NAMES.ways_round: EXEMPT})
+        await until(lambda: town.reign.clerks.beside.untold > before)
+        found = await town.reign.for_the_cluster.one_for(asks("slice", 30, 1_000, node="n1"))
+        assert found is not None
+        assert found.key == "calico/good"
+    assert {of for of, _ in lines(caplog)} == {"calico/bad"}
 
 
 @pytest.mark.timeout(30)

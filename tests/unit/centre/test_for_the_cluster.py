@@ -11,6 +11,7 @@ import pytest
 from aliquot_core.objects import Namespace, ObjectMeta, Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_scheduler.centre.binder import NotReadyError
+from aliquot_scheduler.centre.exempted import Exempted
 from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
@@ -33,7 +34,7 @@ def dns(uid: str = "dns", **status: Any) -> Pod:
 
 def knowing(given: Means) -> ForTheCluster:
     """Where no namespace bears a label."""
-    return ForTheCluster(means=given, pods=dict, labels_of=lambda _: {})
+    return ForTheCluster(means=given, labels_of=lambda _: {})
 
 
 HERE, ELSEWHERE = dns(nominated_node_name="n1"), dns(nominated_node_name="n2")
@@ -143,14 +144,14 @@ async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first:
     clock, labels, pods = VirtualClock(), dict[str, str](), {"network": network()}
     known = ForTheCluster(
         means=means(FakeApi(), clock=clock),
-        pods=lambda: pods,
         labels_of=lambda name: labels if name == "calico" else {},
     )
+    exempted = Exempted(names=NAMES, pods=lambda: pods, tell=[known.pod_changed])
     if pod_first:
         known.pod_changed(Added(new=network()))
     for change in changes:
         labels = {} if isinstance(change, Deleted | Synced) else dict(change.new.metadata.labels)
-        known.namespace_changed(change)
+        exempted.namespace_changed(change)
     if not pod_first:
         known.pod_changed(Added(new=network()))
     told = asyncio.ensure_future(known.one_for(VICTIM))

@@ -15,7 +15,7 @@ from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
 from support.clocks import VirtualClock
 from support.fake_api import FakeApi
-from support.large_cluster import pod_manifest
+from support.large_cluster import NAMESPACE, pod_manifest
 from support.loops import running
 from support.reigning import reigning, until
 from support.server_apart import PODS
@@ -176,6 +176,23 @@ async def test_a_leader_tells_where_evictions_are_denied() -> None:
         await until(lambda: any("POST events" in writes for writes in town.writes.values()))
 
 
+@pytest.mark.timeout(30)
+async def test_an_exemption_counts_from_then_on() -> None:
+    """And no longer than it stands: for whoever is nominated in such a namespace others go."""
+    async with reigning(evictions_denied=True) as town:
+        town.create(PODS, {"metadata": {"name": "waits"}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        await until(lambda: not town.reign.why_not())
+        await town.nominate("waits", node="n0")
+        told = town.reign.clerks.in_vain
+        assert told is not None
+        await until(lambda: bool(told._nominated))
+        await town.label_namespace(NAMESPACE, {NAMES.ways_round: "allow"})
+        await until(lambda: not told._nominated)
+        await town.label_namespace(NAMESPACE, {NAMES.ways_round: None})
+        await until(lambda: bool(told._nominated))
+
+
+@pytest.mark.timeout(30)
 async def test_elsewhere_nobody_is_told() -> None:
     """Whom kube-scheduler chooses goes there."""
     async with reigning() as town:
