@@ -17,7 +17,7 @@ _Static_assert(MOST_GPUS <= 16, "a bit for each GPU");
 struct managed {
     struct span span; /* first: the tree's */
     int home;
-    bool copied, tangled; /* mostly read; brought by several lanes, or nobody knows */
+    bool copied, tangled; /* mostly read; brought by several lanes, or nobody knows: nothing leaves it */
     uint32_t under_way;   /* calls, by ranges of theirs */
     struct bringer *bringer;
     struct passage *passage;      /* what its bringer was given last */

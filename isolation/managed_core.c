@@ -95,7 +95,7 @@ static void prefer(struct managed *block, const struct placing *placing, const s
 /* What it was advised before holds no more, where nobody can have said so after it. */
 static void prefer_alone(struct managed *block, const struct range *range) {
     const uint16_t there = brings(block, range) ? (uint16_t)(1U << range->gpu) : 0;
-    struct part part = block->tangled ? (struct part){0, 0} : block_part(block, range, true);
+    struct part part = block_part(block, range, true);
     for (uint64_t i = part.from; i < part.to; i++)
         if (!block->granules[i].crossed) block->granules[i].preferred &= there;
 }
@@ -231,7 +231,6 @@ static void begin_with(struct managed_core *core, struct managed *block, const s
     struct part part = block_part(block, range, false);
     if (part.from == part.to) return;
     block->tangled = true;
-    prefer(block, call, range);
     if (call->copies) become_copies(core, block);
     if (call->ended) return;
     block->under_way++;

@@ -152,9 +152,7 @@ class Machine:
         block.brought_by = TANGLED
         block.copied = block.copied or call.copies
         if where.brings(block):
-            spots = {(granule, where.gpu) for granule in touched}
-            block.on |= spots
-            block.preferred |= spots if call.prefers else set()
+            block.on |= {(granule, where.gpu) for granule in touched}
         if call in self.calls:
             for granule in touched:
                 block.busy.setdefault(granule, []).append((call, where.to(block)))
@@ -314,7 +312,7 @@ class Machine:
 
     def _prefers_alone(self, block: Block, call: Call) -> None:
         """What it was advised before holds no more, where nobody can have said so after it."""
-        if not call.done or not call.prefers or block.brought_by == TANGLED:
+        if not call.done or not call.prefers:
             return
         for where in call.wheres:
             granules = block.covered(where) - block.crossed
