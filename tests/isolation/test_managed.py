@@ -223,6 +223,16 @@ def test_where_it_is_advised_to_lie_it_stays_charged(container: Container, how: 
     assert tenant.ask(f"second-fill {100 * MIB}").split() == ["4", OUT_OF_MEMORY]
 
 
+@pytest.mark.parametrize("two", ["", "-two"])
+def test_advice_that_the_driver_refuses_takes_none_back(container: Container, two: str) -> None:
+    """What it was advised before holds, and the driver may still bring it back."""
+    tenant = holding(container)
+    place(tenant, "advise", 1)
+    assert tenant.ask(f"place advise{two} 0 0 {BLOCK} 9") == INVALID_DEVICE
+    place(tenant, "prefetch", HOST)
+    assert tenant.ask(f"second-fill {100 * MIB}").split() == ["3", OUT_OF_MEMORY]
+
+
 def test_part_of_a_granule_takes_no_advice_back(container: Container) -> None:
     """The rest of it is still preferred to lie there."""
     tenant = holding(container)

@@ -3,6 +3,7 @@
 
 #include "fake.h"
 #include "heap.h"
+#include "world.h"
 
 bool fake_managed_is(const char *how) {
     const char *told = getenv("FAKE_CUDA_MANAGED");
@@ -10,8 +11,9 @@ bool fake_managed_is(const char *how) {
 }
 
 static CUresult bring(CUdeviceptr address, size_t bytes, CUmemLocation place) {
-    if (fake_managed_is("still")) return CUDA_ERROR_INVALID_DEVICE;
-    heap_move(address, bytes, place.type == LOCATION_DEVICE ? place.id : -1);
+    const bool to_gpu = place.type == LOCATION_DEVICE;
+    if (fake_managed_is("still") || (to_gpu && place.id >= (int)world->gpus)) return CUDA_ERROR_INVALID_DEVICE;
+    heap_move(address, bytes, to_gpu ? place.id : -1);
     return CUDA_SUCCESS;
 }
 
