@@ -5,6 +5,8 @@
 #include "granules.h"
 #include "table.h"
 
+#define MOST_LISTINGS 8 /* of one graph: who adds to it all the time is not waited for */
+
 /* Granules by their numbers, of one GPU. */
 struct stretch {
     int gpu;
@@ -43,25 +45,58 @@ static void add_allocation(struct stretches *all, const CUDA_MEM_ALLOC_NODE_PARA
 
 static void add_nodes(struct stretches *all, CUgraph graph);
 
+static void add_child(struct stretches *all, CUgraphNode node) {
+    CUgraph child;
+    if (REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
+        add_nodes(all, child);
+    else
+        all->failed = true;
+}
+
+static void add_allocation_node(struct stretches *all, CUgraphNode node) {
+    CUDA_MEM_ALLOC_NODE_PARAMS asked;
+    if (REAL(cuGraphMemAllocNodeGetParams)(node, &asked) != CUDA_SUCCESS)
+        all->failed = true;
+    else if (asked.properties.location.type == LOCATION_DEVICE)
+        add_allocation(all, &asked);
+}
+
 static void add_node(struct stretches *all, CUgraphNode node) {
     int type;
-    CUgraph child;
-    CUDA_MEM_ALLOC_NODE_PARAMS asked;
-    if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
-    if (type == NODE_CONDITIONAL) all->asked->has_bodies = true;
-    if (type == NODE_CHILD_GRAPH && REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS)
-        add_nodes(all, child);
-    if (type != NODE_MEMORY_ALLOCATION || REAL(cuGraphMemAllocNodeGetParams)(node, &asked) != CUDA_SUCCESS) return;
-    if (asked.properties.location.type == LOCATION_DEVICE) add_allocation(all, &asked);
+    if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS)
+        all->failed = true;
+    else if (type == NODE_CONDITIONAL)
+        all->asked->has_bodies = true;
+    else if (type == NODE_CHILD_GRAPH)
+        add_child(all, node);
+    else if (type == NODE_MEMORY_ALLOCATION)
+        add_allocation_node(all, node);
+}
+
+/* Another thread may add nodes meanwhile, and a list that is too short lacks others than those: it is whole if there are as
+ * many afterwards. A graph that allocates loses none. */
+static bool list(CUgraph graph, CUgraphNode **nodes, size_t *count) {
+    size_t before = 0, after = 0;
+    *nodes = NULL;
+    bool told = REAL(cuGraphGetNodes)(graph, NULL, &before) == CUDA_SUCCESS;
+    for (int listings = 0; told && listings < MOST_LISTINGS; listings++, before = after) {
+        CUgraphNode *wider = before ? realloc(*nodes, before * sizeof *wider) : *nodes;
+        if (before && !wider) return false;
+        *nodes = wider;
+        *count = before;
+        told = (!before || REAL(cuGraphGetNodes)(graph, *nodes, count) == CUDA_SUCCESS) &&
+               REAL(cuGraphGetNodes)(graph, NULL, &after) == CUDA_SUCCESS;
+        if (told && before == after && *count == before) return true;
+    }
+    return false;
 }
 
 static void add_nodes(struct stretches *all, CUgraph graph) {
+    CUgraphNode *nodes;
     size_t count = 0;
-    if (REAL(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || !count) return;
-    CUgraphNode *nodes = calloc(count, sizeof *nodes);
-    all->failed = all->failed || !nodes;
-    if (nodes && REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++) add_node(all, nodes[i]);
+    bool listed = list(graph, &nodes, &count);
+    all->failed = all->failed || !listed;
+    for (size_t i = 0; listed && i < count; i++) add_node(all, nodes[i]);
     free(nodes);
 }
 

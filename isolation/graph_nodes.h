@@ -14,7 +14,8 @@ struct graph_asked {
 };
 
 /* By the granules that all of its allocations' addresses lie in: the driver gives one address to several of them where
- * none lives while another does. False if nobody can tell, or it is more than any GPU has. */
+ * none lives while another does. False if nobody can tell, for the driver does not or nodes are added all the time, or it is
+ * more than any GPU has. */
 bool graph_asks(CUgraph graph, struct graph_asked *asked);
 
 #endif

@@ -116,6 +116,24 @@ def test_what_bodies_of_conditional_nodes_take_is_charged_when_they_do(world: Wo
         assert charged == container.used == CONTEXT + own + bodies
 
 
+def test_a_node_that_is_added_while_they_are_listed_hides_none(world: World) -> None:
+    """What the graph allocates is charged, and refused beyond the limit, though another thread adds to it meanwhile."""
+    container = world.container(memory_mib=LIMIT)
+    tenant = container.run(environment={"FAKE_CUDA_NODES": "grow-once"}).started()
+    assert tenant.ask(f"graph-make 1 {800 * MIB} {INSIDE} 0") == "0"
+    assert tenant.ask("graph-launch 0 0") == "2"
+    assert container.peak == CONTEXT
+
+
+@pytest.mark.parametrize("how", ["grow", "count-untold", "list-untold", "type-untold", "allocation-untold"])
+def test_a_graph_of_which_nobody_can_tell_what_it_allocates_is_refused(world: World, how: str) -> None:
+    """The driver does not answer, or another thread adds nodes all the time."""
+    container = world.container(memory_mib=LIMIT)
+    tenant = container.run(environment={"FAKE_CUDA_NODES": how}).started()
+    assert tenant.ask(f"graph-make 1 {MIB} {INSIDE} 0") == "-2"
+    assert container.account().processes[tenant.process.pid] == (container.used,) == (CONTEXT,)
+
+
 class Program:
     """A program of any kind that minds its own memory: on a GPU of its own, and in a container of that size."""
 

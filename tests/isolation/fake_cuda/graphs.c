@@ -1,6 +1,8 @@
 /* Graphs of the fake driver. A graph takes its memory with its first launch or upload and keeps it until it is trimmed,
  * which is not done to one that runs, nor to what it allocated and nobody freed. With FAKE_CUDA_GRAPHS=share it is given what others have that don't run, or are before it in its
- * stream, as NVIDIA documents it; else everybody keeps his own. */
+ * stream, as NVIDIA documents it; else everybody keeps his own. With
+ * FAKE_CUDA_NODES=grow a node is added before any are listed, as by another thread, with grow-once before the first time; or
+ * it names what is not answered of them. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +127,21 @@ CUresult fake_graph_allocate(CUgraph graph, int gpu, CUdeviceptr *address, uint6
     return result;
 }
 
+static bool nodes_are(const char *how) {
+    const char *told = getenv("FAKE_CUDA_NODES");
+    return told && strcmp(told, how) == 0;
+}
+
+static void grow(CUgraph graph) {
+    static bool grew;
+    if (nodes_are("grow") || (nodes_are("grow-once") && !grew)) add_node(graph, 0);
+    grew = true;
+}
+
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
+    if (nodes_are("count-untold") && !nodes) return CUDA_ERROR_INVALID_VALUE;
+    if (nodes_are("list-untold") && nodes) return CUDA_ERROR_INVALID_VALUE;
+    if (nodes) grow(graph);
     CUgraphNode node = graph->nodes;
     for (size_t i = 0; nodes && node && i < *count; i++, node = node->next) nodes[i] = node;
     if (!nodes) *count = graph->count;
@@ -133,11 +149,13 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode node, int *type) {
+    if (nodes_are("type-untold")) return CUDA_ERROR_INVALID_VALUE;
     *type = node->type;
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
+    if (nodes_are("allocation-untold")) return CUDA_ERROR_INVALID_VALUE;
     *parameters = (CUDA_MEM_ALLOC_NODE_PARAMS){
         .properties = {.type = 1, .location = {.type = LOCATION_DEVICE, .id = node->gpu}},
         .bytes = node->bytes,
