@@ -185,7 +185,7 @@ def begun(stage: ReclaimStage, step: Step) -> None:
     if step.kills:
         _kill(stage)
     for name in step.ran:
-        _ran_for(stage, name, A_QUARTER_OF_AN_HOUR)
+        ran_for(stage, name, A_QUARTER_OF_AN_HOUR)
     for name, count in step.deletes.items():
         for waiter in [one for one in stage.queues.waiting() if one.queue == name][:count]:
             stage.gone(waiter.uid)
@@ -212,7 +212,7 @@ def _kill(stage: ReclaimStage) -> None:
         stage.gone(uid)
 
 
-def _ran_for(stage: ReclaimStage, queue: str, seconds: float) -> None:
+def ran_for(stage: ReclaimStage, queue: str, seconds: float) -> None:
     """Kubernetes says so of all pods of a queue that run."""
     at = second_time(stage.wall - seconds)
     scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=at)

@@ -110,7 +110,7 @@ class Planner:
         With `moving` others may be moved for an owner, where that alone helps; looked for from `start` on.
         """
         self._relieving.lacks, self.reached, self.was_cut_short, self.has_tried_all = "", 0, False, False
-        if clearing := self._on_sound(candidate, policy):
+        if clearing := self.on_sound(candidate, policy):
             return clearing
         tried = candidate
         for tried in self._relieving.kept_off(candidate, without=self._enrolment.without):
@@ -118,7 +118,7 @@ class Planner:
                 return clearing
         return self._rearranged(tried, policy, start=start) if moving else None
 
-    def _on_sound(self, candidate: Candidate, policy: Policy) -> Clearing | None:
+    def on_sound(self, candidate: Candidate, policy: Policy) -> Clearing | None:
         """Room for an owner where no GPU fails, if any does: rather than on such a one, though that be free."""
         if not self._failing:
             return None
@@ -287,6 +287,18 @@ class Planner:
         for place in clearing.places:
             self._outlook.leaves(place)
             self._scene.leaves(place)
+        self._bounds.clear()
+
+    def without(self, clearing: Clearing) -> None:
+        """One that stood when this look began does not stand any more: nothing is kept for it."""
+        for place in clearing.places:
+            self._outlook.leaves(place)
+        self._bounds.clear()
+
+    def with_again(self, clearing: Clearing) -> None:
+        """It stands again."""
+        for place in clearing.places:
+            self._outlook.comes(place)
         self._bounds.clear()
 
     def is_on_failing(self, clearing: Clearing) -> bool:

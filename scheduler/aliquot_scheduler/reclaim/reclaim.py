@@ -30,6 +30,7 @@ from aliquot_scheduler.reclaim.policy import NEVER, Policy, policy_of
 from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents, runs_since
 from aliquot_scheduler.reclaim.rights import owner_of
 from aliquot_scheduler.reclaim.searches import Searches
+from aliquot_scheduler.reclaim.swapping import Swapping
 
 # For whom nothing was found, and whom a budget kept from going, in seconds.
 COOLDOWN = 10.0
@@ -60,6 +61,7 @@ class Reclaim:
         # Of queues that are there, and of those that are gone while somebody runs in them.
         self._terms: dict[str, float] = {}
         self._searches = Searches()
+        self._swapping = Swapping(register=queues.register, again=COOLDOWN)
         # By which shapes have the numbers that those who searched in vain are known by.
         self._cards = queues.register.cards
 
@@ -67,7 +69,8 @@ class Reclaim:
         """Whether there is a candidate to search for at all."""
         self._look_around(now)
         self._tell_who_claims_nothing(now)
-        return any(True for _ in chain(self._queues.register.making_room.vain(), self._claimants()))
+        making_room = self._queues.register.making_room
+        return any(True for _ in chain(making_room.vain(), self._swapping.due(now=now), self._claimants()))
 
     @property
     def is_unsettled(self) -> bool:
@@ -94,7 +97,8 @@ class Reclaim:
             refuges=list(register.refuges),
         )
         with planner.supposing():
-            return list(islice(self._decided(planner, now=now, wall=wall), _MOST_AT_ONCE))
+            swapped = self._swapping.swapped(planner, now=now, wall=wall)
+            return list(islice(chain(swapped, self._decided(planner, now=now, wall=wall)), _MOST_AT_ONCE))
 
     def _decided(self, planner: Planner, *, now: float, wall: float) -> Iterator[Clearing]:
         """One after the other, in the order of turns."""

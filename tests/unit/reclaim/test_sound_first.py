@@ -13,7 +13,7 @@ from aliquot_scheduler.queues.said.spec import Preemption
 from aliquot_scheduler.reclaim.residents import Budget
 from support.centre import failing, gpus, make_node
 from support.queue_stage import queue
-from support.reclaim_stage import ReclaimStage
+from support.reclaim_stage import ReclaimStage, ran_for
 
 GRACE = 30
 AN_HOUR = 3_600.0
@@ -233,6 +233,107 @@ def test_an_owner_has_what_was_cleared_where_nobody_else_can_go() -> None:
         assert stage.evict(grace=GRACE) == []
     stage.gone("b0")
     assert stage.run(after=1.0) == ["k0"]
+
+
+def test_what_was_cleared_stays_the_owners_where_nobody_else_can_go_and_who_borrows_has_room_in_it() -> None:
+    """Half of the card is free, and those on the others have not run for long: nobody went for nothing."""
+    stage = _among_the_young(guarantee=100, cards=6, old=50)
+    stage.submit("k0", 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide()
+    assert stage.evict(grace=GRACE) == ["b0"]
+    stage.submit("late", 50, queue="blue", user="late")
+    stage.wear("GPU-n0-0", count=6)
+    _nobody_comes(stage, seconds=15)
+    stage.gone("b0")
+    assert stage.run(after=1.0) == ["k0"]
+
+
+def test_what_was_cleared_stays_the_owners_though_its_next_pod_was_searched_for_in_vain() -> None:
+    """A moment ago: who borrows would come to it meanwhile, and be sent away for the owner once more."""
+    stage = _among_the_young(guarantee=200, cards=4, old=100)
+    for uid in ("k0", "k1"):
+        stage.submit(uid, 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide()
+    assert stage.evict(grace=GRACE) == ["b0"]
+    stage.submit("late", 100, queue="blue", user="late")
+    stage.wear("GPU-n0-0", count=4)
+    stage.gone("b0")
+    assert stage.run(after=1.0) == ["k0"]
+
+
+def test_an_owner_has_other_room_made_though_its_next_pod_was_searched_for_in_vain() -> None:
+    """What hides the next one for a while does not hide the one whose card began to fail."""
+    stage = _among_the_young(guarantee=200, cards=3, old=100)
+    for uid in ("k0", "k1"):
+        stage.submit(uid, 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide()
+    assert stage.evict(grace=GRACE) == ["b0"]
+    stage.gone("b1")
+    stage.wear("GPU-n0-0", count=3)
+    stage.decide()
+    assert _cleared(stage) == ["GPU-n0-1"]
+    assert stage.run(after=1.0) == ["k0"]
+
+
+def test_of_owners_whose_cards_fail_at_once_each_keeps_what_was_cleared_or_has_what_is_no_others() -> None:
+    """One borrower is left on a sound card: the first owner has that, and the other one what was cleared for it."""
+    stage = ReclaimStage({"k": queue(guarantee=200), "blue": queue()}, nodes=(3,))
+    for number in range(3):
+        stage.submit_made(f"b{number}", 100, by=f"job-{number}", queue="blue")
+        stage.run(after=1.0)
+    for uid in ("k0", "k1"):
+        stage.submit(uid, 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide(after=1.0)
+    assert len(stage.evict(grace=GRACE)) == 2
+    first, second = _cleared(stage)
+    stage.wear(first, second, count=3)
+    stage.decide(after=1.0)
+    assert len(stage.evict(grace=GRACE)) == 1
+    assert sorted(_cleared(stage)) == sorted({f"GPU-n0-{at}" for at in range(3)} - {first})
+    for uid in ("b0", "b1", "b2"):
+        stage.gone(uid)
+    assert sorted(stage.run(after=1.0)) == ["k0", "k1"]
+
+
+def test_what_stays_cleared_for_an_owner_counts_for_who_comes_after_it() -> None:
+    """Its next pod is beyond the guarantee beside it, so nobody goes for that one."""
+    stage = _among_the_young(guarantee=100, cards=2, old=100)
+    stage.submit("b2", 30, queue="old")
+    stage.run(after=1.0)
+    ran_for(stage, "old", 10.0)
+    stage.submit("k0", 100, queue="k")
+    stage.run(after=1.0)
+    stage.decide()
+    assert stage.evict(grace=GRACE) == ["b0"]
+    stage.wear("GPU-n0-0")
+    stage.submit("k1", 30, queue="k")
+    _nobody_comes(stage, seconds=2)
+
+
+def _among_the_young(*, guarantee: int, cards: int, old: int) -> ReclaimStage:
+    """On the first card one that may go, and on each of the others one that has not run for long."""
+    young = queue(preemption=Preemption(min_run_seconds=3600))
+    stage = ReclaimStage({"k": queue(guarantee=guarantee), "old": queue(), "blue": young}, nodes=(cards,))
+    stage.submit("b0", old, queue="old", notes={"gpu-uuid": "GPU-n0-0"})
+    for number in range(1, cards):
+        stage.submit(f"b{number}", 70, queue="blue", user=f"u{number}", notes={"gpu-uuid": f"GPU-n0-{number}"})
+    while stage.run(after=1.0):
+        pass
+    for name in ("old", "blue"):
+        ran_for(stage, name, 10.0)
+    return stage
+
+
+def _nobody_comes(stage: ReclaimStage, *, seconds: int) -> None:
+    """Nor is anybody asked to go."""
+    for _ in range(seconds):
+        assert stage.run(after=1.0) == []
+        stage.decide()
+        assert stage.evict(grace=GRACE) == []
 
 
 def test_room_on_a_card_that_failed_when_it_was_chosen_is_kept() -> None:

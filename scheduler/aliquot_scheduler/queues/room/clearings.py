@@ -63,6 +63,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     against_budgets: frozenset[str] = frozenset()
     # Whether it is for a guarantee, and not by priority inside a queue.
     reclaims: bool = False
+    # Of its room, the GPUs that failed when it was chosen: nothing better was found.
+    known_to_fail: frozenset[GpuKey] = frozenset()
     # Of each group of which several go for it some of those (UIDs): what the next leader is told (`torn_groups.py`).
     groups: tuple[tuple[str, ...], ...] = ()
     # Who was moved (UIDs), and whose room is kept for nobody any more, since it is in the way.
@@ -111,9 +113,8 @@ class Clearings:
         # A place of each that was not free when it was looked at; and when to try again.
         self._taken: dict[str, Place | None] = {}
         self._not_before: dict[str, float] = {}
-        # Of the room of each, the GPUs that failed when it was chosen: nothing better was found. And for whom a room
-        # was given up since one began to fail: not once more, or who borrows would go for one GPU after the other.
-        self._known_to_fail: dict[str, set[GpuKey]] = {}
+        # For whom a room was given up since a GPU of it began to fail: not once more, or who borrows would go for one
+        # GPU after the other.
         self._had_another: set[str] = set()
 
     def __len__(self) -> int:
@@ -144,7 +145,6 @@ class Clearings:
     def make(self, clearing: Clearing) -> None:
         """Keep the room."""
         self._standing[clearing.uid] = clearing
-        self._known_to_fail[clearing.uid] = self._failing(clearing)
         for place in clearing.places:
             self._whose[place.waiter.uid] = clearing.uid
             self._picture.keep(place.waiter.uid, place.room)
@@ -162,9 +162,6 @@ class Clearings:
             self._picture.hosts.keep_nothing(place.waiter.uid)
         self._taken.pop(clearing.uid, None)
         self._not_before.pop(clearing.uid, None)
-        if self._began_to_fail(standing):
-            self._had_another.add(clearing.uid)
-        self._known_to_fail.pop(clearing.uid, None)
 
     def read_anew(self, read: Callable[[Place], Waiter]) -> None:
         """Pods come to something else now, by other queues or hardware; `read` says what, of all of them."""
@@ -208,26 +205,29 @@ class Clearings:
             known = self._picture.nodes.get(place.node)
             if known is None or known.out:
                 return f"node {place.node} is out"
-        began = self._began_to_fail(clearing)
-        return f"GPU {min(began)[1]} has begun to fail" if began else ""
+        return ""
 
-    def _began_to_fail(self, clearing: Clearing) -> set[GpuKey]:
-        """Of an owner's room: it is looked for once more, where others may go, but only once."""
+    def has_begun_to_fail(self, clearing: Clearing) -> bool:
+        """Whether a GPU of an owner's room has: another is looked for (`reclaim/swapping.py`), but had only once."""
         if not clearing.reclaims or clearing.uid in self._had_another:
-            return set()
-        return self._failing(clearing) - self._known_to_fail.get(clearing.uid, set())
+            return False
+        return bool(self.failing(clearing) - clearing.known_to_fail)
 
-    def _failing(self, clearing: Clearing) -> set[GpuKey]:
+    def has_another(self, uid: str) -> None:
+        """It was given another room, since a GPU of the one before had begun to fail."""
+        self._had_another.add(uid)
+
+    def failing(self, clearing: Clearing) -> frozenset[GpuKey]:
         """Which GPUs of its room are degraded by what is the matter with the card."""
         nodes, failing = self._picture.nodes, self._picture.grid.failing
         if not failing.any():
-            return set()
+            return frozenset()
         room = [(nodes.get(node), gpu) for place in clearing.places for node, gpu in place.room]
-        return {
+        return frozenset(
             (known.name, gpu)
             for known, gpu in room
             if known and gpu in known.columns and failing[known.row, known.columns[gpu]]
-        }
+        )
 
     def comes_true(self, clearing: Clearing, *, leaving: Collection[str]) -> bool:
         """Whether its room on GPUs is there once those are gone (UIDs), beside what is kept for others."""

@@ -55,7 +55,8 @@ class MakingRoom:
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
         groups = clearing.groups or groups_of(clearing)
-        clearing = msgspec.structs.replace(clearing.held(self._as_it_lies), groups=groups)
+        failing = self.clearings.failing(clearing)
+        clearing = msgspec.structs.replace(clearing.held(self._as_it_lies), groups=groups, known_to_fail=failing)
         for uid in clearing.gives_up:
             self.refuges.lapse(uid)
         self.clearings.make(clearing)
