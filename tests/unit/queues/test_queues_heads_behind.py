@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -171,11 +171,11 @@ def memory_of_two() -> tuple[SweepMemory, Candidate]:
 
 
 def test_who_stands_behind_is_owed_nothing_and_closes_no_queue() -> None:
-    """Even where no node was kept for it."""
+    """Even where no node was kept for it: its guarantee is owed to who comes in before it."""
     memory, first = memory_of_two()
     memory.owe("head", now=4.0)
     memory.stand_behind({"head": first})
-    assert memory.owed(now=4.0) == set()
+    assert memory.owed(now=4.0) == {"first"}
     head = Candidate(members=(msgspec.structs.replace(first.first, pod=renamed(first, "head")),), amounts=first.amounts)
     memory.looks.looked_at(head, no_room(""), now=4.0, closes=True)
     memory.stand_behind({"head": first})
@@ -199,6 +199,56 @@ def test_who_handed_back_what_it_took_over_hands_back_nothing_of_its_own_later()
     memory.keep("first", ("n1",))
     memory.forget("first")
     assert memory.kept(now=4.0) == {}
+
+
+def owed_and_kept(memory: SweepMemory, *, now: float) -> tuple[set[str], dict[str, tuple[str, ...]]]:
+    """To whom a guarantee is owed, and which nodes are kept for whom."""
+    return set(memory.owed(now=now)), dict(memory.kept(now=now))
+
+
+def test_an_owed_guarantee_is_the_others_again_only_if_the_first_does_not_come_in() -> None:
+    """Though that one had a node of its own, which the other has then."""
+    ends: dict[str, Callable[[SweepMemory], None]] = {
+        "gone": lambda memory: memory.forget("first"),
+        "not asked": lambda memory: memory.stand_behind({"first": None}),
+        "let in": lambda memory: memory.let_in("first"),
+    }
+    left = {}
+    for name, end in ends.items():
+        memory, first = memory_of_two()
+        memory.keep("first", ("n1",))
+        memory.owe("head", now=1.0)
+        memory.keep("head", ("n0",))
+        memory.stand_behind({"head": first})
+        assert owed_and_kept(memory, now=1.0) == ({"first"}, {"first": ("n1",)})
+        end(memory)
+        left[name] = owed_and_kept(memory, now=1.0)
+    again = {"head"}, {"head": ("n1",)}
+    assert left == {"gone": again, "not asked": again, "let in": (set(), {})}
+
+
+def test_who_comes_before_an_owed_head_has_its_node_where_another_user_is_first_of_the_line() -> None:
+    """Else nobody is owed anything any more, and who borrows takes the node."""
+    stage = Stage({"own": queue(guarantee=600), "b": queue()}, nodes=(4, 4, 4, 1))
+    for node, cards in {"n0": (3,), "n1": (0, 1, 2), "n2": (0, 1)}.items():
+        for card in cards:
+            stage.submit(f"{node}-{card}", 100, queue="b", notes={"gpu-uuid": f"GPU-{node}-{card}"})
+    stage.submit("mine", 100, queue="own", notes={"gpu-uuid": "GPU-n3-0"})
+    stage.run()
+    stage.submit("head", 400, queue="own", notes={"gpus": "4"})
+    stage.run()
+    stage.run(after=70.0)
+    memory = stage.queues.register.memory
+    assert owed_and_kept(memory, now=stage.now) == ({"head"}, {"head": ("n0",)})
+    stage.submit("other", 100, queue="own", user="ann", notes={"gpu-uuid": "GPU-n1-0"})
+    stage.run(after=1.0)
+    stage.submit("first", 400, queue="own", notes={"gpus": "4"}, priority=5)
+    stage.submit("borrows", 100, queue="b", notes={"gpu-uuid": "GPU-n0-0"})
+    assert stage.run(after=1.0) == []
+    assert owed_and_kept(memory, now=stage.now) == ({"first"}, {"first": ("n0",)})
+    stage.end("n0-3")
+    assert stage.run(after=1.0) == ["first"]
+    assert memory.owed(now=stage.now) == set()
 
 
 def test_no_node_idles_for_who_stands_behind_one_to_whom_the_line_is_closed() -> None:

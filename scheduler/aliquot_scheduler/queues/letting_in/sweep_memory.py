@@ -8,7 +8,7 @@
 | what all are due (`known_dues.py`) | a second is over |
 | shapes that no card was found for, here | cards change, or others are kept |
 | nodes that are kept for heads, here | they are let in, gone, or owed no more; they count while heads hold others up |
-| whose nodes somebody took over who comes before them (`standing_behind.py`), here | that one is in, gone or kept out |
+| whose nodes or guarantee somebody has who comes before them (`standing_behind.py`) | that one is in, gone, kept out |
 
 Other queues or hardware end all but patience and the nodes.
 """
@@ -144,6 +144,9 @@ class SweepMemory:
         for one in (uid, *self._who_took_over(uid)):
             if keeping := self._keeping.get(one):
                 keeping[1].clear()
+        if self._owed == uid:
+            # The guarantee is met, and no more the other's whose nodes it took over.
+            self._owe_nobody(but=uid)
         self.forget(uid)
 
     def forget(self, uid: str) -> None:
@@ -154,12 +157,17 @@ class SweepMemory:
 
     def _hand_back(self, uid: str) -> None:
         nodes, keeping, head = self._kept.get(uid), self._keeping.get(uid), self._taken_over.pop(uid, "")
+        was_owed = self._owed == uid
         self.keep_nothing(uid)
         if not head:
             return
         for first in self._who_took_over(uid):
             self._taken_over[first] = head
-        if not nodes or self._kept.get(head) or head not in self.patience.since:
+        if head not in self.patience.since:
+            return
+        if was_owed:
+            self._owed, self._kept_now = head, None
+        if not nodes or self._kept.get(head):
             return
         self.keep(head, nodes)
         if keeping and head in self._givers:
@@ -204,6 +212,10 @@ class SweepMemory:
         return known & firsts.keys()
 
     def _hand_over(self, uid: str, first: Candidate) -> None:
+        if self._owed == uid:
+            # Whichever node that one has.
+            self._owed, self._kept_now = first.uid, None
+            self._taken_over.setdefault(first.uid, uid)
         if not (nodes := self._kept.get(uid)) or self._kept.get(first.uid):
             return
         self.keep(first.uid, nodes)
