@@ -3,6 +3,7 @@
 
 #include "holdings.h"
 #include "images.h"
+#include "managed.h"
 #include "release.h"
 #include "stores.h"
 
@@ -225,6 +226,7 @@ static CUresult unloaded(bool ours, const struct holding *holding, CUresult resu
         holdings_add(*holding);
     else if (ours)
         code_gone(holding);
+    if (result == CUDA_SUCCESS) managed_settle(); /* its variables are gone, wherever they were placed */
     return result;
 }
 

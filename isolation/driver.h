@@ -50,7 +50,7 @@ enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10, NODE_MEMORY_FREE = 11, NODE_CONDITIONAL = 13 };
 enum { DEVICE_MULTIPROCESSORS = 16, DEVICE_THREADS_A_MULTIPROCESSOR = 39, DEVICE_GENERATION = 75, DEVICE_VARIANT = 76 };
 enum { DEVICE_CONCURRENT_MANAGED = 89 };
-enum { POINTER_KIND = 2, POINTER_DEVICE = 9 };
+enum { POINTER_KIND = 2, POINTER_IS_MANAGED = 8, POINTER_DEVICE = 9, POINTER_RANGE_START = 11, POINTER_RANGE_BYTES = 12 };
 enum { MEMORY_MAP = 1 };
 enum { SHAREABLE_DESCRIPTOR = 1 };
 enum { LIBRARY_PRESERVED = 1 };
@@ -186,6 +186,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values);
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image);
 CUresult cuModuleUnload(CUmodule module);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
 CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void **jit_values, unsigned jit_count,
                            int *options, void **values, unsigned count);

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "devices.h"
 #include "holdings.h"
+#include "managed_variables.h"
 #include "pace.h"
 #include "table.h"
 #include "tails.h"
@@ -17,6 +18,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct managed_core core;
+static struct variable *variables;
 
 /* Slices of one GPU, and programs whose limits could not be read, have none of it. */
 static bool has_several_gpus(void) {
@@ -84,6 +86,7 @@ static void settle_in(const struct placing *placing) {
 void managed_settle(void) {
     if (!has_several_gpus()) return;
     enter();
+    variables_settle(&variables, &core);
     settle_all();
     leave();
 }
@@ -152,6 +155,7 @@ bool managed_enter(struct taking *taking, struct range range, struct managed **b
     if (!has_several_gpus()) return true;
     enter();
     *block = managed_core_enter(&core, taking, range);
+    if (*block) variables_replaced(&variables, &core, range);
     leave();
     return *block;
 }
@@ -185,6 +189,7 @@ struct lane managed_advice(void) {
 
 static bool begin(struct placing *placing, int *refusing) {
     struct fresh fresh;
+    if (!variables_find(&variables, &core, placing)) return false;
     bool fits = managed_core_plan(&core, placing, &fresh) && charge_all(&fresh, refusing);
     if (fits)
         managed_core_begin(&core, placing);
@@ -279,6 +284,7 @@ void managed_resume(CUcontext gone) {
 static void forget(void) {
     pthread_mutex_init(&lock, NULL);
     core = (struct managed_core){0};
+    variables = NULL;
 }
 
 __attribute__((constructor)) static void prepare(void) {

@@ -22,6 +22,34 @@ struct part block_part(const struct managed *block, const struct range *range, b
     return (struct part){from - first, to > from ? to - first : from - first};
 }
 
+struct managed *block_add(struct managed_core *core, struct range range) {
+    struct managed known = {.span = {.address = range.address, .end = range.address + range.bytes}, .home = range.gpu};
+    struct managed *block = calloc(1, sizeof *block + block_granules(&known) * sizeof *block->granules);
+    if (!block) return NULL;
+    *block = known;
+    spans_add(&core->blocks, &block->span);
+    return block;
+}
+
+uint64_t managed_core_known_until(const struct managed_core *core, uint64_t address) {
+    const struct span *block = spans_next(core->blocks, NULL, address, address + 1);
+    return block ? block->end : address;
+}
+
+/* A call that began before it was known has not charged it. */
+static bool is_met(const struct managed_core *core, const struct range *range) {
+    for (const struct placing *call = core->placings; call; call = call->next)
+        for (size_t at = 0; at < call->count; at++) {
+            uint64_t from = call->ranges[at].address, bytes = call->ranges[at].bytes;
+            if (from < range->address + range->bytes && (from >= range->address || range->address - from < bytes)) return true;
+        }
+    return false;
+}
+
+struct managed *managed_core_find(struct managed_core *core, struct range range) {
+    return is_met(core, &range) ? NULL : block_add(core, range);
+}
+
 /* Others may lie in a granule that the block fills only in part. */
 static bool is_shared(const struct managed *block, uint64_t index) {
     uint64_t start = (first_of(block) + index) * GRANULE;

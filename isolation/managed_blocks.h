@@ -32,6 +32,9 @@ struct part {
 
 uint64_t block_granules(const struct managed *block);
 
+/* One of which nothing is charged yet. NULL: no memory. */
+struct managed *block_add(struct managed_core *core, struct range range);
+
 /* Those that a range touches: all, or those that it covers whole as far as the block goes. */
 struct part block_part(const struct managed *block, const struct range *range, bool whole);
 

@@ -245,11 +245,8 @@ static void begin_with_all(struct managed_core *core, struct managed *block, con
 
 struct managed *managed_core_enter(struct managed_core *core, struct taking *taking, struct range range) {
     struct fresh fresh = {0};
-    struct managed known = {.span = {.address = range.address, .end = range.address + range.bytes}, .home = range.gpu};
-    struct managed *block = calloc(1, sizeof *block + block_granules(&known) * sizeof *block->granules);
+    struct managed *block = block_add(core, range);
     if (!block) return NULL;
-    *block = known;
-    spans_add(&core->blocks, &block->span);
     const uint64_t since = past_begins(core, taking, &block->span);
     if (!want_all(core, block, core->placings, 0, &fresh) || !want_all(core, block, core->past, since, &fresh)) {
         want_no_more(core, block, (struct part){0, block_granules(block)});

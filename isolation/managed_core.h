@@ -99,6 +99,12 @@ void managed_core_guarded(struct managed_core *core, struct taking *taking);
 /* It was taken, and has of its guards what it needs besides its home. NULL: this process has no memory. */
 struct managed *managed_core_enter(struct managed_core *core, struct taking *taking, struct range block);
 
+/* Managed memory that was not taken as a block, which a call is about to place: to where blocks lie from an address on, itself
+ * if none does there; and what was found where none does. It has no home: on whichever GPU it is placed it is charged. NULL: a
+ * call under way may have met it, which did not charge it, or this process has no memory. */
+uint64_t managed_core_known_until(const struct managed_core *core, uint64_t address);
+struct managed *managed_core_find(struct managed_core *core, struct range found);
+
 /* It was, or was not; it needs no guard any more. */
 void managed_core_taken(struct managed_core *core, struct taking *taking);
 

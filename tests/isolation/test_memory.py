@@ -17,7 +17,7 @@ WAYS = [
     *["context-attached", "exported", "exported-closed", "unbindable", "unbindable-address"],
     *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
     *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped", "disguised"],
-    *["text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
+    *["text-managed", "text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
     *["private", "private-with", "private-bare", "context-private"],
     *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
 ]

@@ -238,6 +238,20 @@ bool heap_find(uint64_t address, uint64_t *base, uint64_t *bytes, int *gpu) {
     return found;
 }
 
+bool heap_find_managed(uint64_t address, uint64_t *base, uint64_t *bytes) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < LONGEST_CHAIN && !found; i++)
+        for (struct block *block = chains[i]; block && !found; block = block->next)
+            if ((block->managed || block->places) && address >= block->address && address - block->address < block->bytes) {
+                *base = block->address;
+                *bytes = block->bytes;
+                found = true;
+            }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
 uint64_t heap_share(uint64_t address) {
     uint64_t id = 0;
     pthread_mutex_lock(&lock);

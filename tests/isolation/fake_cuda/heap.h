@@ -21,6 +21,8 @@ void heap_copy(uint64_t address, uint64_t bytes);
 void heap_give_all(const void *owner);
 /* The block that an address lies in; false if none. */
 bool heap_find(uint64_t address, uint64_t *base, uint64_t *bytes, int *gpu);
+/* The same of whichever address in managed memory. */
+bool heap_find_managed(uint64_t address, uint64_t *base, uint64_t *bytes);
 /* Turn a block into one that other processes may open; its id, or 0. */
 uint64_t heap_share(uint64_t address);
 /* Give an address to a block of another process; 0 if it is gone. */

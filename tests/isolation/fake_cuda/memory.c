@@ -117,9 +117,20 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) {
 
 /* ------------------------------------------------------------------ of other processes and interfaces */
 
+/* Of managed memory alone, wherever in it the address lies. */
+static CUresult managed_attribute(void *value, int attribute, CUdeviceptr address) {
+    uint64_t base, bytes;
+    int yes = heap_find_managed(address, &base, &bytes);
+    if (attribute == POINTER_IS_MANAGED) memcpy(value, &yes, sizeof yes);
+    if (yes && attribute == POINTER_RANGE_START) memcpy(value, &base, sizeof base);
+    if (yes && attribute == POINTER_RANGE_BYTES) memcpy(value, &bytes, sizeof bytes);
+    return yes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr address) {
     uint64_t base, bytes;
     int gpu;
+    if (attribute != POINTER_KIND && attribute != POINTER_DEVICE) return managed_attribute(value, attribute, address);
     if (!heap_find(address, &base, &bytes, &gpu)) return CUDA_ERROR_INVALID_VALUE;
     if (attribute == POINTER_KIND) gpu = 2;
     memcpy(value, &gpu, sizeof gpu);
@@ -215,7 +226,8 @@ static CUresult load(void **code, const void *image) {
         bytes += fat_bytes(image);
     else
         bytes += text_bytes(image);
-    uint64_t address = heap_take(fake_gpu() < 0 ? 0 : fake_gpu(), bytes);
+    bool managed = *(const char *)image == '.' && strstr(image, ".attribute(.managed)");
+    uint64_t address = (managed ? heap_take_managed : heap_take)(fake_gpu() < 0 ? 0 : fake_gpu(), bytes);
     *code = (void *)(uintptr_t)address;
     return address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -254,6 +266,17 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, int *jit, v
 
 CUresult cuModuleUnload(CUmodule module) {
     return heap_give((uintptr_t)module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Whatever its name: a module's variable is where its code is. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name) {
+    uint64_t base, size;
+    int gpu;
+    (void)name;
+    if (!heap_find((uintptr_t)module, &base, &size, &gpu)) return CUDA_ERROR_INVALID_HANDLE;
+    if (address) *address = base;
+    if (bytes) *bytes = size;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *image, int *jit, void **jit_values, unsigned jit_count,

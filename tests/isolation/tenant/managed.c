@@ -29,9 +29,12 @@ static CUresult place(const char *how, CUdeviceptr address, size_t bytes, int gp
                    : CU(cuMemDiscardAndPrefetchBatchAsync))(two, halves, 2, &there, &from, 1, 0, stream);
 }
 
-/* The block of that number, or part of it; what it was answered by. */
+/* The block of that number, or the variable of that module, or part of it; what it was answered by. */
 void place_block(const char *how, uint64_t number, uint64_t from, uint64_t bytes, int gpu) {
-    printf("%d\n", place(how, held[number].value + from, bytes, gpu));
+    CUdeviceptr block = held[number].value;
+    bool is_variable = ways[held[number].way].give == give_module;
+    if (is_variable && CU(cuModuleGetGlobal_v2)(&block, NULL, (CUmodule)(uintptr_t)block, "held") != CUDA_SUCCESS) exit(5);
+    printf("%d\n", place(how, block + from, bytes, gpu));
 }
 
 /* The whole first block to the second GPU by a stream of that GPU, which has a minute's work before, and to the host by

@@ -73,7 +73,7 @@ struct fat_cubin fat_cubin(uint64_t bytes, unsigned packing);
 int cubin_file(uint64_t bytes, char path[32]);
 
 /* text.c */
-taking take_text, take_text_hex, take_text_vectors, take_text_remark, take_text_dots, take_text_percent, take_text_fat;
+taking take_text, take_text_hex, take_text_vectors, take_text_managed, take_text_remark, take_text_dots, take_text_percent, take_text_fat;
 void write_text(char text[96], uint64_t bytes);
 void load_unread(void);
 

@@ -25,6 +25,10 @@ CUresult take_text_vectors(struct held *h, uint64_t bytes) {
     return take_declared(h, ".version 8.0\n.visible .global .v4 .f32 held[%llu];", (bytes + 15) / 16);
 }
 
+CUresult take_text_managed(struct held *h, uint64_t bytes) {
+    return take_declared(h, ".version 8.0\n.visible .global .attribute(.managed) .align 8 .b8 held[%llu];", bytes);
+}
+
 CUresult take_text_remark(struct held *h, uint64_t bytes) {
     return take_declared(h, ".version 8.0\n.visible .global /* ; = 0 */ .b8 small = 1, held[%llu];", bytes);
 }

@@ -43,6 +43,7 @@ const struct way ways[] = {
     {"private-with", take_private_with, give_module},
     {"private-bare", take_private_bare, give_module},
     {"context-private", take_context_private, give_context},
+    {"text-managed", take_text_managed, give_module},
     {"text-hex", take_text_hex, give_module},
     {"text-dots", take_text_dots, give_module},
     {"text-percent", take_text_percent, give_module},
