@@ -51,8 +51,11 @@ class Places:
         """On the best node of all, for a pod that is about to be let through."""
         self.take_back(pod.metadata.uid)
         demand = bounds.narrowed(demand)
-        found = self.finder.survey(pod, demand, within=self._ground.admits(host_ask(pod, names=self._names)))
-        nodes, rows = self._picture.rows_of(bounds.among(list(self._picture.nodes)))
+        among = bounds.among([bounds.node] if bounds.node else list(self._picture.nodes))
+        nodes, rows = self._picture.rows_of(among)
+        if not nodes:
+            return None
+        found = self._survey(pod, demand, only=bounds.node)
         promise = self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
         if promise is not None and takes_any_node(pod):
             self.offers.expect(pod.metadata.uid)
@@ -106,6 +109,13 @@ class Places:
         """Give up whatever is promised to a pod."""
         self.offers.forget(uid)
         self.promises.take_back(uid)
+
+    def _survey(self, pod: Pod, demand: Demand, *, only: str) -> Survey:
+        """Where it would have room; if only one node will do, of that alone: a new leader asks so for hundreds."""
+        within = self._ground.admits(host_ask(pod, names=self._names))
+        if not only:
+            return self.finder.survey(pod, demand, within=within)
+        return self.finder.survey_one(pod, demand, known=self._picture.nodes[only], within=within)
 
     def _promise(self, pod: Pod, demand: Demand, found: Survey, room: Room, *, now: float) -> Promise | None:
         """Room on the cheapest of these nodes; of equals on the first that kube-scheduler named."""

@@ -67,6 +67,17 @@ class Finder:
         found = self._surveys.of(demand, trial=trial, appraisal=appraisal, within=within)
         return self._ruled.heard(self.counted.heard(found, pod), pod=pod, demand=demand)
 
+    def survey_one(self, pod: Pod, demand: Demand, *, known: KnownNode, within: Bools) -> Survey:
+        """Whether that node could take the pod; no other is looked at, and none fits."""
+        appraisal, suitable = self._appraisal(pod, demand), self._suitable(demand)
+
+        def trial(_: int) -> float | None:
+            plan = self._plan(pod, demand, known=known, appraisal=appraisal, suitable=suitable)
+            return plan.cost if plan else None
+
+        found = self._surveys.of_one(known.row, demand, trial=trial, appraisal=appraisal, within=within)
+        return self._ruled.heard(self.counted.heard(found, pod), pod=pod, demand=demand)
+
     def plan(self, pod: Pod, demand: Demand, *, node: str) -> Plan | None:
         """The pod on that node, if pods may be bound there and it fits."""
         known = self._picture.nodes.get(node)

@@ -77,14 +77,19 @@ class Surveys:
         fits = kept.fits.copy() if within is None else kept.fits & within
         return Survey(fits=fits, cost=beyond_best(kept.cost, fits=fits) if appraisal else kept.cost.copy())
 
+    def of_one(self, row: int, demand: Demand, *, trial: Trial, appraisal: Appraisal | None, within: Bools) -> Survey:
+        """The same of that row alone: no other is asked, none fits, and nothing is kept."""
+        only = self._unasked(demand, self._basis(appraisal))
+        self._ask(np.array([row], dtype=np.intp), only, demand, trial=trial, appraisal=appraisal)
+        fits = only.fits & within
+        return Survey(fits=fits, cost=beyond_best(only.cost, fits=fits) if appraisal else only.cost)
+
     def _up_to_date(self, demand: Demand, *, trial: Trial, appraisal: Appraisal | None) -> _Kept:
         asked = _asked(demand, appraisal)
         kept, basis = self._kept.pop(asked, None), self._basis(appraisal)
         changed = self._changed(kept, appraisal) if kept and kept.basis.holds(basis) else None
         if kept is None or changed is None or changed.size * _FEW > self._grid.rows:
-            size = self._grid.rows
-            suitable = list(kinds_together(self._grid.kinds, demand.request).values())
-            kept = _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis, suitable=suitable)
+            kept = self._unasked(demand, basis)
             self._ask(self._grid.in_use, kept, demand, trial=trial, appraisal=appraisal)
         elif changed.size <= _ONE_BY_ONE and appraisal and _is_of_numbers(demand) and not self._may_be_cut(kept):
             self._ask_each(changed, kept, demand, appraisal=appraisal)
@@ -94,6 +99,11 @@ class Surveys:
         kept.cores_then = appraisal.changes.now if appraisal else 0
         self._keep(asked, kept)
         return kept
+
+    def _unasked(self, demand: Demand, basis: _Basis) -> _Kept:
+        size = self._grid.rows
+        suitable = list(kinds_together(self._grid.kinds, demand.request).values())
+        return _Kept(fits=np.zeros(size, dtype=np.bool_), cost=np.zeros(size), basis=basis, suitable=suitable)
 
     def _ask(
         self, rows: Rows | slice, kept: _Kept, demand: Demand, *, trial: Trial, appraisal: Appraisal | None

@@ -139,6 +139,23 @@ def test_what_is_brought_up_to_date_is_what_asking_all_says(
         assert found.cost[found.fits].tolist() == pytest.approx(anew.cost[anew.fits].tolist(), abs=1e-12)
 
 
+@given(st.lists(CHANGES, max_size=10), st.sampled_from(PODS))
+@settings(max_examples=50, deadline=None)
+def test_a_node_that_is_asked_alone_says_what_it_says_among_all(
+    changes: list[tuple[str, Any, dict[str, Any]]], pod: Pod
+) -> None:
+    """And of no other anything is said."""
+    town = Changing()
+    for what, whom, how in changes:
+        getattr(town, what)(whom, **how)
+    demand, within = demand_of(parse_request(pod, names=NAMES)), np.ones(town.picture.grid.rows, dtype=np.bool_)
+    among_all = set(np.flatnonzero(surveyed(town.finder, pod).fits))
+    for known in town.picture.nodes.values():
+        alone = town.finder.survey_one(pod, demand, known=known, within=within)
+        assert set(np.flatnonzero(alone.fits)) == among_all & {known.row}
+        assert not town.finder.survey_one(pod, demand, known=known, within=~within).fits.any()
+
+
 @pytest.mark.parametrize(
     ("pod", "other"),
     [

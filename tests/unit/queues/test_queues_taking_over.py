@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
 from aliquot_core.objects import Pod
+from aliquot_scheduler.fit.survey import survey
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES
 from support.queue_stage import Stage, queue
@@ -194,6 +196,17 @@ def test_its_room_is_kept_before_kube_scheduler_is_answered() -> None:
     stage.beat()
     assert stage.desk.filter(stage.pods["early"], ["n0"], now=stage.now).nodes == []
     assert _kept_for(stage) == {"p": "n0"}
+
+
+def test_of_who_keeps_its_room_no_other_node_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 500 of them all of 1,000 nodes were asked, while kube-scheduler waited for its answers."""
+    asked = Mock(wraps=survey)
+    monkeypatch.setattr("aliquot_scheduler.fit.surveys.survey", asked)
+    stage = _found(*(_let_in(f"p{at}", f"n{at} GPU-n{at}-0") for at in range(3)), nodes=(1,) * 9)
+    stage.beat()
+    stage.queues.take_over(stage.desk, now=stage.now)
+    assert _kept_for(stage) == {"p0": "n0", "p1": "n1", "p2": "n2"}
+    assert [call.kwargs["grid"].rows for call in asked.call_args_list] == [1, 1, 1]
 
 
 def test_who_has_lost_its_place_has_another_but_none_that_others_have_still() -> None:
