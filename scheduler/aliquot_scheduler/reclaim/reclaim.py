@@ -123,6 +123,7 @@ class Reclaim:
                 continue
             clearing = clearing.begun(now=now, wall=wall)
             register.making_room.begin(clearing)
+            register.sound_first.room_is_made(clearing.candidate)
             shares.changed(queue)
             yield clearing
 

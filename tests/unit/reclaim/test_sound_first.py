@@ -173,6 +173,24 @@ def test_an_owner_has_other_room_made_where_a_card_fails_that_is_cleared_for_it(
     assert cleared not in {card for _, card in stage.picture.holdings.of("k0")}
 
 
+@pytest.mark.parametrize("after", range(1, 13))
+def test_an_owner_waits_anew_for_a_sound_card_where_room_is_made_no_more(after: int) -> None:
+    """However long it has waited by then: another one who has borrowed goes, and not what fails to the owner."""
+    stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(3,))
+    stage.wear("GPU-n0-0", count=3)
+    for uid, card in (("b0", "GPU-n0-1"), ("b1", "GPU-n0-2")):
+        stage.submit_made(uid, 100, by=f"job-{uid}", queue="blue", notes={"gpu-uuid": card})
+        stage.run(after=1.0)
+    stage.submit("k0", 100, queue="k")
+    asked = list[str]()
+    for second in range(after + 2):
+        assert stage.run(after=1.0) == []
+        asked += [victim.uid for clearing in stage.decide() for victim in clearing.victims]
+        if second == after:
+            stage.reclaim.refused(stage.queues.register.inside.bound[asked[0]], now=stage.now)
+    assert sorted(asked) == ["b0", "b1"]
+
+
 def test_who_borrows_goes_for_no_third_card_where_one_fails_after_the_other() -> None:
     """What fails after that is the owner's: what breaks each card would else send everybody away for one."""
     stage = ReclaimStage({"k": queue(guarantee=100), "blue": queue()}, nodes=(3,))

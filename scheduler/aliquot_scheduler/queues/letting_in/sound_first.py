@@ -52,6 +52,10 @@ class SoundFirst:
         """Nobody goes for it, nor for others that ask the same."""
         self._vain[_key(candidate)] = now + _HOLDS
 
+    def room_is_made(self, candidate: Candidate) -> None:
+        """It waits for that: should it be called off, it is looked at anew whether anybody else goes."""
+        self._since.pop(candidate.uid, None)
+
     def tell_time(self, now: float) -> None:
         """Long ago is forgotten."""
         self._since = {uid: since for uid, since in self._since.items() if now - since < _FORGOTTEN}
