@@ -86,8 +86,11 @@ class RoomWriter:
                 yield waiter.pod, wanted
 
     def _is_over(self, group: Sequence[str]) -> bool:
-        """Whether some of a group went and some run on as many as they need be: no leader need know of that."""
+        """Whether no leader need know of a group: nobody of it went, or as many as it needs run on without who went."""
         register = self._turns.register
+        bound = register.inside.bound
+        if all(uid in bound and not register.making_room.is_leaving(bound[uid]) for uid in group):
+            return True
         return any(not register.stale.is_short(gang) for gang in register.making_room.torn([group]))
 
     def _known(self) -> set[str]:

@@ -90,9 +90,13 @@ async def test_the_next_leader_sends_back_who_is_left_of_a_group() -> None:
     assert sorted(scene.api.evicted) == ["b0", "b1", "b2", "b3"]
 
 
-@pytest.mark.parametrize(("named", "left"), [(["b0", "gone"], None), (["lost", "gone"], [["lost", "gone"]])])
+@pytest.mark.parametrize(
+    ("named", "left"),
+    [(["b0", "gone"], None), (["b0", "b2"], None), (["lost", "gone"], [["lost", "gone"]])],
+    ids=["one went", "nobody went", "all went"],
+)
 async def test_whoever_is_bound_says_of_no_group_that_runs_on(named: list[str], left: list[list[str]] | None) -> None:
-    """It lacks nobody; of which nobody is there any more nothing need be written."""
+    """It lacks nobody, or who finishes later did not go for it; where nobody is left nothing need be written."""
     scene = Scene(group={"group-size": "4"})
     words = {"whose": "b1", "count": 1, "queue": "blue", "node": "n0", "claims": {"g": [1, 1, False]}}
     scene.stage.note("b1", {NAMES.room: json.dumps({**words, "groups": [named]})})

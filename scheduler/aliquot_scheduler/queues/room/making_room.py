@@ -161,9 +161,12 @@ class MakingRoom:
                 self._hall.leave(waiter.uid, books=self._books)
                 self._wait_anew(waiter.pod)
 
+    def is_leaving(self, one: Waiter) -> bool:
+        """Whether one that is bound has been asked to go, or ends by itself."""
+        return bool(one.pod.metadata.deletion_timestamp) or self.clearings.was_asked(one.uid)
+
     def _leaving(self) -> set[str]:
-        bound = self._inside.bound.items()
-        ending = {uid for uid, one in bound if one.pod.metadata.deletion_timestamp or self.clearings.was_asked(uid)}
+        ending = {uid for uid, one in self._inside.bound.items() if self.is_leaving(one)}
         return ending | self.clearings.victims() | self.refuges.movers()
 
     def begin_for_substitute(self, waiter: Waiter, *, now: float) -> bool:
