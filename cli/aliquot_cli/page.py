@@ -20,7 +20,6 @@ from aliquot_scheduler.page.reviews import Reviewer
 from aliquot_scheduler.page.routes import PageRoutes
 from aliquot_scheduler.page.scraping import ScrapedUsage
 from aliquot_scheduler.page.settings import PageSettings
-from aliquot_scheduler.web.server import strangers
 from aliquot_scheduler.web.tls import Tls
 
 
@@ -37,6 +36,7 @@ class Page:
         transport: Transport,
         tls: Tls,
         clock: Clock,
+        is_replica: Callable[[web.Request], bool],
     ) -> None:
         self._settings = settings
         self._usage = ScrapedUsage(addresses=settings.usage, every=settings.usage_every, clock=clock)
@@ -49,14 +49,12 @@ class Page:
             tls=tls.client,
             server_name=CENTRE,
         )
-        # A replica shows the certificate that it serves with.
-        stranger = strangers(allowed=(CENTRE,), clock=clock)
         self._routes = PageRoutes(
             hub=self._hub,
             reviewer=Reviewer(transport=transport, clock=clock),
             passing=self._passing,
             leads=lambda: leadership.leads(clock.monotonic()),
-            is_replica=lambda request: not stranger(request.transport),
+            is_replica=is_replica,
             hosts=settings.hosts,
             readers=settings.readers,
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from aliquot_cli.page import Page
@@ -57,9 +58,9 @@ def keepers_of(settings: Settings, *, client: KubeClient, clock: Clock, random: 
 
 def tls_of(settings: Settings, *, clock: Clock) -> Tls:
     """What it serves and asks with."""
-    web = settings.web
-    files = TlsFiles(certificate=web.certificate, key=web.key, authority=web.authority)
-    return Tls(files=files, clock=clock, look_every=web.look_at_files)
+    own = settings.web
+    files = TlsFiles(certificate=own.certificate, key=own.key, authority=own.authority)
+    return Tls(files=files, clock=clock, look_every=own.look_at_files)
 
 
 def admission_of(settings: Settings, *, centre: Centre, landscape: Landscape) -> Admission:
@@ -85,7 +86,14 @@ def page_of(
         transport=transport,
         tls=tls,
         clock=clock,
+        is_replica=replicas(clock=clock),
     )
+
+
+def replicas(*, clock: Clock) -> Callable[[web.Request], bool]:
+    """Tells whether another replica asks: it shows the certificate that it serves with."""
+    stranger = strangers(allowed=(CENTRE,), clock=clock)
+    return lambda request: not stranger(request.transport)
 
 
 def served(
@@ -101,7 +109,7 @@ def served(
     ahead: Callable[[], float | None],
 ) -> tuple[Forwarder, CentreServer]:
     """Whoever passes calls on to the leader, and who takes all calls in; `ahead` is what its clock is ahead."""
-    web, registry = settings.web, CollectorRegistry()
+    listening, registry = settings.web, CollectorRegistry()
     tls.observe(registry)
 
     def leads() -> bool:
@@ -118,7 +126,7 @@ def served(
         tls=tls.client,
         server_name=CENTRE,
     )
-    metrics, stranger = CallMetrics(registry), strangers(allowed=web.allowed_clients, clock=clock)
+    metrics, stranger = CallMetrics(registry), strangers(allowed=listening.allowed_clients, clock=clock)
     calls = ExtenderCalls(
         decisions=centre, leads=leads, forwarder=forwarder, metrics=metrics, clock=clock, names=settings.names
     )
@@ -130,10 +138,16 @@ def served(
     sparing = Sparing(
         names=settings.names, leads=leads, one_for=centre.one_for, one_seen=onlooker.one_for, forward=forwarder.forward
     )
-    asked = admission_routes(admission, sparing=sparing, metrics=AdmissionMetrics(registry), clock=clock)
+    asked = admission_routes(
+        admission,
+        sparing=sparing,
+        metrics=AdmissionMetrics(registry),
+        clock=clock,
+        is_replica=replicas(clock=clock),
+    )
     extender = extender_routes(calls, stranger=stranger, metrics=metrics, clock=clock)
     server = CentreServer(
-        settings=web,
+        settings=listening,
         tls=tls,
         routes=[*extender, *asked, *shown],
         pages=pages,

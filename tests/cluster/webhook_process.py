@@ -45,6 +45,10 @@ async def _leads(_path: str, _body: bytes) -> LeadersAnswer | None:
     return None
 
 
+def _none(_: web.Request) -> bool:
+    return False
+
+
 async def _alive(_: web.Request) -> web.Response:
     return web.Response(text="ok")
 
@@ -58,7 +62,7 @@ def main(port: str, certificate: str, key: str, kubeconfig: str) -> None:
     admission = Admission(names=Names(), settings=AdmissionSettings(), plans=landscape, there=landscape.there)
     sparing = Sparing(names=Names(), leads=lambda: True, one_for=_nobody_waits, one_seen=_nobody_waits, forward=_leads)
     metrics = AdmissionMetrics(CollectorRegistry())
-    app.add_routes(admission_routes(admission, sparing=sparing, metrics=metrics, clock=SystemClock()))
+    app.add_routes(admission_routes(admission, sparing=sparing, metrics=metrics, clock=SystemClock(), is_replica=_none))
     app.cleanup_ctx.append(partial(_following, landscape=landscape, transport=transport))
     app.add_routes([web.get("/healthz", _alive)])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

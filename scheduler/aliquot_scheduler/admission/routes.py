@@ -40,10 +40,24 @@ _Answer = Callable[[bytes, str], Awaitable[tuple[bytes, Outcome]]]
 
 
 def admission_routes(
-    admission: Admission, *, sparing: Sparing, metrics: AdmissionMetrics, clock: Clock, room: BodyRoom | None = None
+    admission: Admission,
+    *,
+    sparing: Sparing,
+    metrics: AdmissionMetrics,
+    clock: Clock,
+    is_replica: Callable[[web.Request], bool],
+    room: BodyRoom | None = None,
 ) -> list[web.RouteDef]:
-    """What an application adds to serve the webhook; all bodies that are coming share `room`."""
+    """What an application adds to serve the webhook; all bodies that are coming share `room`.
+
+    `is_replica` tells whether a replica of the centre asks, by its certificate: others show none.
+    """
     shared = room or BodyRoom()
+
+    def hop_of(request: web.Request) -> str:
+        # Anybody reaches the port. That the leader was asked already is believed of who can have asked it alone.
+        hop = request.headers.get(HOP, "")
+        return hop if hop and is_replica(request) else ""
 
     async def mutating(body: bytes, _: str) -> tuple[bytes, Outcome]:
         return _said(admission.mutating(body))
@@ -62,7 +76,7 @@ def admission_routes(
         async def handle(request: web.Request) -> web.Response:
             begun, outcome = clock.monotonic(), Outcome.FAILED
             try:
-                response, outcome = await _answered(request, answer, room=shared)
+                response, outcome = await _answered(request, answer, hop=hop_of(request), room=shared)
                 return response
             finally:
                 metrics.observe(endpoint, outcome, clock.monotonic() - begun)
@@ -77,11 +91,11 @@ def admission_routes(
     ]
 
 
-async def _answered(request: web.Request, answer: _Answer, *, room: BodyRoom) -> tuple[web.Response, Outcome]:
+async def _answered(request: web.Request, answer: _Answer, *, hop: str, room: BodyRoom) -> tuple[web.Response, Outcome]:
     try:
         with room.taken() as grown:
             body = await read_body(request, largest=LARGEST_BODY, patience=BODY_PATIENCE, grown=grown)
-            said, outcome = await answer(body, request.headers.get(HOP, ""))
+            said, outcome = await answer(body, hop)
         return json_answer(said), outcome
     except BodyTooLargeError as error:
         return _too_large(error.beginning)

@@ -94,6 +94,8 @@ class Sparing:
         self._one_for = one_for
         self._one_seen = one_seen
         self._forward = forward
+        # Why the leader was not heard last; empty where it was.
+        self._unheard = ""
 
     async def answer(self, body: bytes, *, hop: str = "") -> Spared:
         """To the API server, or to the replica `hop` that was asked by it."""
@@ -117,12 +119,17 @@ class Sparing:
         try:
             async with asyncio.timeout(seconds):
                 passed = None if self._leads() else await self._passed_on(body, hop=hop)
-                return passed or _said(review, waiting=await self._one_for(review.victim))
+                said = passed or _said(review, waiting=await self._one_for(review.victim))
+                self._unheard = ""
+                return said
         except TimeoutError:
             why = f"no answer within {seconds:g} s"
         except AliquotError as error:
             why = str(error)
-        log.info("an eviction is judged without the leader: %s", why, extra=_about(review))
+        # Anybody may ask, as often as they like; nor does it change while nobody leads.
+        if why != self._unheard:
+            log.info("evictions are judged without the leader: %s", why, extra=_about(review))
+            self._unheard = why
         return None
 
     async def _passed_on(self, body: bytes, *, hop: str) -> bytes | None:

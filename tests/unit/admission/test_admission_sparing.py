@@ -181,6 +181,21 @@ async def test_who_can_t_be_judged_goes(row: str) -> None:
     assert (said(spared)["allowed"], spared.judged, leading.asked) == (goes, judged, asked)
 
 
+async def test_that_no_leader_is_heard_is_logged_once_a_change(caplog: pytest.LogCaptureFixture) -> None:
+    """However many ask meanwhile; and again when it was heard in between, or for another reason."""
+    leading = Leading(leads=False)
+    sparing = leading.sparing()
+    with caplog.at_level(logging.INFO):
+        for passed in (UNREACHABLE, UNREACHABLE, (200, REFUSES), UNREACHABLE, (503, REFUSES), (503, REFUSES)):
+            leading.passed = passed
+            await sparing.answer(review("DELETE", SLICE))
+    told = [line.message for line in caplog.records if "without the leader" in line.message]
+    assert [line.partition(": ")[2].partition("; ")[0] for line in told] == [
+        *("/spare: the leader can't be reached",) * 2,
+        "/spare: the leader answered with 503",
+    ]
+
+
 async def hangs(*_: object) -> Any:
     """Never answers."""
     await asyncio.get_running_loop().create_future()

@@ -372,12 +372,22 @@ async def served(
     registry: CollectorRegistry,
     *,
     sparing: Sparing = NOBODY_LEADS,
+    is_replica: bool = False,
     room: BodyRoom | None = None,
 ) -> AsyncIterator[str]:
     """A server on a free port of loopback; its own limit on bodies is far lower than the webhook's."""
     app = web.Application(client_max_size=1024)
     metrics = AdmissionMetrics(registry)
-    app.add_routes(admission_routes(answering, sparing=sparing, metrics=metrics, clock=SystemClock(), room=room))
+    app.add_routes(
+        admission_routes(
+            answering,
+            sparing=sparing,
+            metrics=metrics,
+            clock=SystemClock(),
+            is_replica=lambda _: is_replica,
+            room=room,
+        )
+    )
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -401,8 +411,11 @@ async def test_the_two_addresses_answer(base: str) -> None:
     assert (status, answer["response"]["allowed"]) == (200, False)
 
 
-async def test_an_eviction_that_nobody_could_judge_is_counted_apart(registry: CollectorRegistry) -> None:
-    """And who is told by a replica that it was asked first asks no other."""
+@pytest.mark.parametrize("is_replica", [True, False])
+async def test_an_eviction_that_nobody_could_judge_is_counted_apart(
+    registry: CollectorRegistry, *, is_replica: bool
+) -> None:
+    """And who is told by a replica that it was asked first asks no other; of others that word is worth nothing."""
     forwarded: list[str] = []
 
     async def refusing(path: str, _: bytes) -> LeadersAnswer | None:
@@ -413,14 +426,17 @@ async def test_an_eviction_that_nobody_could_judge_is_counted_apart(registry: Co
     follower = Sparing(names=NAMES, leads=lambda: False, one_for=nobody_waits, one_seen=unseen, forward=refusing)
     asked: Json = {"uid": "u", "operation": "DELETE", "oldObject": ASKS}
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
-    async with served(admission(), registry, sparing=follower) as base, aiohttp.ClientSession() as session:
+    async with (
+        served(admission(), registry, sparing=follower, is_replica=is_replica) as base,
+        aiohttp.ClientSession() as session,
+    ):
         allowed = []
         for heads in ({}, {HOP: "another"}):
             async with session.post(f"{base}{SPARE}?timeout=3s", data=body, headers=heads) as response:
                 allowed.append((await response.json())["response"]["allowed"])
-    assert (allowed, forwarded) == ([False, True], [SPARE])
+    assert (allowed, forwarded) == (([False, True], [SPARE]) if is_replica else ([False, False], [SPARE, SPARE]))
     counts = [ended(registry, Endpoint.SPARE, one) for one in (Outcome.REFUSED, Outcome.UNJUDGED, Outcome.ALLOWED)]
-    assert counts == [1, 1, 0]
+    assert counts == ([1, 1, 0] if is_replica else [2, 0, 0])
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
