@@ -29,6 +29,8 @@ _READS: Final = Timeouts(connect=0.5, silence=1.0, total=1.0)
 # Between the beginnings of two looks.
 _BETWEEN: Final = 0.1
 _REMEDY: Final = "see what the API server says; kube-scheduler evicts as without us meanwhile"
+# Lists of pods that are under way at once: so all are there after three of them, and bindings find room beside.
+_AT_ONCE: Final = 8
 # Where there are more of either something else is wrong, and reading them takes longer than anybody waits.
 MOST_NAMESPACES: Final = 20
 MOST_PODS: Final = 500
@@ -91,13 +93,19 @@ class Onlooker:
         exempt = await self._client.list(NAMESPACES, label_selector=selector, most=MOST_NAMESPACES)
         labels: dict[str, Mapping[str, str]] = {one.metadata.name: label for one in exempt}
         labels |= {SYSTEM: NO_LABELS, self._names.namespace: NO_LABELS}
-        return [
-            (pod, of)
-            for namespace, of in labels.items()
-            for pod in await self._client.list(
-                PODS, namespace=namespace, field_selector="spec.nodeName=", most=MOST_PODS
-            )
-        ]
+        places = asyncio.Semaphore(_AT_ONCE)
+        lists = [asyncio.create_task(self._without_node(namespace, places=places)) for namespace in labels]
+        try:
+            found = await asyncio.gather(*lists)
+        finally:
+            # Of the others nothing is wanted where one fails, or nobody waits any more.
+            for one in lists:
+                one.cancel()
+        return [(pod, of) for of, pods in zip(labels.values(), found, strict=True) for pod in pods]
+
+    async def _without_node(self, namespace: str, *, places: asyncio.Semaphore) -> list[Pod]:
+        async with places:
+            return await self._client.list(PODS, namespace=namespace, field_selector="spec.nodeName=", most=MOST_PODS)
 
     def _take_in(self, found: list[tuple[Pod, Mapping[str, str]]]) -> None:
         now = self._clock.monotonic()

@@ -14,6 +14,7 @@ from aliquot_kube.patches import merge_patch
 from aliquot_kube.questions import Question, Response
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.admission.onlooker import MOST_NAMESPACES, MOST_PODS, Onlooker, UnseenError
+from aliquot_scheduler.admission.sparing import LEADERS_PART, PATIENCE
 from aliquot_scheduler.extender.preempting import EXEMPT
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
 from aliquot_standalone.apiserver.direct import DirectTransport
@@ -38,6 +39,7 @@ class Town:
         self._wire = DirectTransport(frontend=self._frontend, clock=self.clock)
         self.asked: list[Question] = []
         self.troubles: list[ApiError] = []
+        self.takes = 0.0
         self.onlooker = Onlooker(transport=self, clock=self.clock, names=NAMES)
         self.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 9})
         self.namespace(NAMES.namespace)
@@ -47,6 +49,8 @@ class Town:
         self.asked.append(question)
         if self.troubles:
             raise self.troubles.pop(0)
+        if self.takes:
+            await self.clock.sleep(self.takes)
         return await self._wire.request(question)
 
     def stream(self, question: Question) -> Any:
@@ -211,6 +215,16 @@ async def test_more_than_can_be_read_in_time_are_not_read(more: int) -> None:
         return
     with pytest.raises(UnseenError, match=f"more than {MOST_NAMESPACES} namespaces"):
         await town.told()
+
+
+async def test_as_many_namespaces_as_are_read_are_judged_in_time_by_a_slow_api_server() -> None:
+    """In what is left of the patience after a leader that hangs, at 100 ms a request."""
+    town = Town()
+    for number in range(MOST_NAMESPACES):
+        town.namespace(f"n{number}", **{NAMES.ways_round: EXEMPT})
+    town.takes = 0.1
+    assert await town.told(after=PATIENCE * (1 - LEADERS_PART)) is None
+    assert len(town.asked) == 2 * (1 + MOST_NAMESPACES + 2)
 
 
 async def test_more_pods_than_can_be_read_in_time_are_not_read() -> None:
