@@ -25,7 +25,7 @@ bool graph_note(CUgraphExec exec, const struct graph_asked *asked) {
     for (int gpu = 0; noted && gpu < gpus_here(); gpu++) {
         struct record record = {.bytes = asked->bytes[gpu], .gpu = gpu, .flags = asked->has_bodies ? HAS_BODIES : 0};
         struct holding part = {.kind = EXEC, .value = part_of(exec, gpu), .record = record};
-        noted = (!record.bytes && !record.flags) || holdings_add(part);
+        noted = (gpu && !record.bytes && !record.flags) || holdings_add(part); /* by the first it is known */
     }
     changes++;
     return noted;
@@ -55,18 +55,23 @@ void graph_keep(const struct asking *asking, int gpu) {
 
 static void find(struct asking *asking) {
     asking->as_of = changes;
-    asking->allocates = asking->has_bodies = false;
+    asking->known = asking->allocates = asking->has_bodies = false;
     for (int gpu = 0; gpu < gpus_here(); gpu++) {
         struct holding part = {0};
-        bool known = holdings_find(EXEC, part_of(asking->exec, gpu), &part);
+        bool found = holdings_find(EXEC, part_of(asking->exec, gpu), &part);
         asking->share[gpu] = share_of(&part.record);
-        asking->allocates = asking->allocates || known;
+        asking->known = asking->known || found;
         asking->has_bodies = asking->has_bodies || part.record.flags & HAS_BODIES;
+        asking->allocates = asking->allocates || asking->has_bodies || part.record.bytes;
     }
 }
 
+bool graph_is_as_asked(const struct asking *asking) {
+    return asking->as_of == changes;
+}
+
 void graph_ask_anew(struct asking *asking) {
-    if (asking->as_of != changes) find(asking);
+    if (!graph_is_as_asked(asking)) find(asking);
 }
 
 /* Programs launch a few graphs again and again: to look up each anew would be a quarter of what a launch costs. */

@@ -15,37 +15,58 @@
 /* Around what the driver does with a graph's memory and what is noted of it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory memory[MOST_GPUS];
+/* Graphs that are being instantiated: of each the handle may be in use before it is noted, by whoever guesses it. */
+static int under_way;
+static pthread_cond_t one_is_noted = PTHREAD_COND_INITIALIZER;
 
 /* The slice's GPUs; none where its limits could not be read, and then no driver is there to answer either. */
 static int gpus_here(void) {
     return limits ? (int)limits->gpus : 0;
 }
 
-static CUresult remember(CUresult result, CUgraphExec *exec, CUgraph graph) {
-    struct graph_asked asked;
-    if (result != CUDA_SUCCESS) return result;
-    bool told = graph_asks(graph, &asked);
+static void begin_one(void) {
     pthread_mutex_lock(&lock);
-    bool noted = told && graph_note(*exec, &asked);
-    if (!noted) graph_forget(*exec);
+    under_way++;
     pthread_mutex_unlock(&lock);
-    if (!noted) REAL(cuGraphExecDestroy)(*exec);
-    return noted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
+
+static bool note(CUgraphExec exec, const struct graph_asked *asked) {
+    if (asked && graph_note(exec, asked)) return true;
+    graph_forget(exec);
+    REAL(cuGraphExecDestroy)(exec);
+    return false;
+}
+
+static CUresult remember(CUresult result, const CUgraphExec *exec, CUgraph graph) {
+    struct graph_asked asked;
+    bool made = result == CUDA_SUCCESS, told = made && graph_asks(graph, &asked);
+    pthread_mutex_lock(&lock);
+    if (made && !note(*exec, told ? &asked : NULL)) result = CUDA_ERROR_OUT_OF_MEMORY;
+    under_way--;
+    pthread_cond_broadcast(&one_is_noted);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+#define REMEMBERED(exec, graph, call)      \
+    ({                                     \
+        begin_one();                       \
+        remember((call), (exec), (graph)); \
+    })
 
 EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
     CUgraphExec made = NULL;
-    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiate)(&made, graph, failed, log, size), &made, graph));
+    return ANSWERED(exec, made, REMEMBERED(&made, graph, REAL(cuGraphInstantiate)(&made, graph, failed, log, size)));
 }
 
 EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *failed, char *log, size_t size) {
     CUgraphExec made = NULL;
-    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiate_v2)(&made, graph, failed, log, size), &made, graph));
+    return ANSWERED(exec, made, REMEMBERED(&made, graph, REAL(cuGraphInstantiate_v2)(&made, graph, failed, log, size)));
 }
 
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     CUgraphExec made = NULL;
-    return ANSWERED(exec, made, remember(REAL(cuGraphInstantiateWithFlags)(&made, graph, flags), &made, graph));
+    return ANSWERED(exec, made, REMEMBERED(&made, graph, REAL(cuGraphInstantiateWithFlags)(&made, graph, flags)));
 }
 
 /* What the driver has reserved for graphs; what is charged, where it does not say. */
@@ -107,10 +128,22 @@ static void enter(struct asking *asking, bool done) {
     }
 }
 
+/* What it is now. One that is not known may be about to be; whoever waits for that can't be ended there. */
+static void ask_anew(struct asking *asking) {
+    int could_end;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &could_end);
+    graph_ask_anew(asking);
+    while (!asking->known && under_way) {
+        pthread_cond_wait(&one_is_noted, &lock);
+        graph_ask_anew(asking);
+    }
+    pthread_setcancelstate(could_end, NULL);
+}
+
 static CUresult call_once(int index, CUgraphExec exec, CUstream stream, struct asking *asking) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    graph_ask_anew(asking);
+    ask_anew(asking);
     if (claim(asking)) {
         result = REAL_AS(index, cuGraphLaunch)(exec, stream);
         enter(asking, result == CUDA_SUCCESS);
@@ -138,11 +171,23 @@ static bool ends(CUstream stream, bool per_thread) {
     return state == TAIL_DONE;
 }
 
+/* Without the lock, for it allocates nothing. Between our look and the driver's another thread may have ended it and put one
+ * that does into its place: what that has taken is charged at least afterwards. */
+static CUresult call_plain(int index, CUgraphExec exec, CUstream stream, struct asking *asking) {
+    CUresult result = REAL_AS(index, cuGraphLaunch)(exec, stream);
+    if (graph_is_as_asked(asking)) return result;
+    pthread_mutex_lock(&lock);
+    ask_anew(asking);
+    for (int gpu = 0; (asking->allocates || !asking->known) && gpu < gpus_here(); gpu++) refresh(gpu);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
 /* A graph that runs keeps its memory. The driver would give it to the next one in its stream; so where no room is left,
  * that one waits until the stream's are done, and what they had is given back. */
 static CUresult call(int index, CUgraphExec exec, CUstream stream) {
     struct asking *asking = graph_asking(exec);
-    if (!asking->allocates) return REAL_AS(index, cuGraphLaunch)(exec, stream);
+    if (asking->known && !asking->allocates) return call_plain(index, exec, stream, asking);
     CUresult result = call_once(index, exec, stream, asking);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
     make_room(asking);
@@ -160,7 +205,7 @@ static CUresult instantiate(int index, int upload, CUgraphExec *exec, CUgraph gr
     CUDA_GRAPH_INSTANTIATE_PARAMS plain = *parameters; /* as in cuMemCreate */
     bool uploads = plain.flags & INSTANTIATE_UPLOAD;
     plain.flags &= ~(unsigned long long)INSTANTIATE_UPLOAD;
-    CUresult result = remember(REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, &plain), exec, graph);
+    CUresult result = REMEMBERED(exec, graph, REAL_AS(index, cuGraphInstantiateWithParams)(exec, graph, &plain));
     parameters->failed_node = plain.failed_node;
     parameters->result = plain.result;
     if (result != CUDA_SUCCESS || !uploads) return result;
@@ -231,6 +276,8 @@ void graphs_trim(int gpu) {
 
 static void forget(void) {
     pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&one_is_noted, NULL);
+    under_way = 0;
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) memory[gpu] = (struct graph_memory){0};
 }
 

@@ -134,6 +134,25 @@ def test_a_graph_of_which_nobody_can_tell_what_it_allocates_is_refused(world: Wo
     assert container.account().processes[tenant.process.pid] == (container.used,) == (CONTEXT,)
 
 
+@pytest.mark.parametrize(("size", "launched"), [(400 * MIB, 0), (800 * MIB, 2)])
+def test_a_graph_that_is_not_yet_noted_is_launched_when_it_is(world: World, size: int, launched: int) -> None:
+    """Who knows its handle of an earlier one waits until it is known what it allocates: that is charged, or refused."""
+    container = world.container(memory_mib=LIMIT)
+    tenant = container.run().started()
+    assert tenant.ask(f"graph-launch-unnoted {size}") == f"0 {launched} 1"
+    (charged,) = container.account().processes[tenant.process.pid]
+    assert charged == container.used == container.peak == CONTEXT + (0 if launched else size)
+
+
+def test_a_graph_that_comes_into_the_place_of_one_that_is_being_launched_is_charged(world: World) -> None:
+    """What the driver launches by the handle counts, whatever was there when the call began."""
+    container = world.container(memory_mib=LIMIT)
+    tenant = container.run().started()
+    assert tenant.ask(f"graph-launch-replaced {400 * MIB}") == "0 0 1"
+    (charged,) = container.account().processes[tenant.process.pid]
+    assert charged == container.used == CONTEXT + 400 * MIB
+
+
 class Program:
     """A program of any kind that minds its own memory: on a GPU of its own, and in a container of that size."""
 

@@ -18,6 +18,7 @@ struct driver_node {
     int type, gpu;
     uint64_t ns, bytes;
     CUdeviceptr address;
+    _Atomic int *come;
 };
 
 /* Addresses of a graph: one place for several allocations, of which none lives while another does. */
@@ -47,6 +48,7 @@ struct driver_exec {
     bool frees; /* with each launch what lives of the one before */
     bool launched;
     bool gone; /* destroyed: what it has stays until it is trimmed */
+    _Atomic int *come;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -66,12 +68,14 @@ static CUgraphNode add_node(CUgraph graph, int type) {
     return graph->nodes = made;
 }
 
+/* A kernel's function is a word to wait by: when the node's type is asked, or if it has work, before it is launched. */
 CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                               const void *parameters) {
-    const struct { void *function; unsigned grid_x; } *kernel = parameters;
+    const struct { _Atomic int *function; unsigned grid_x; } *kernel = parameters;
     (void)after, (void)count;
     *node = add_node(graph, 0);
     (*node)->ns = kernel->grid_x * 1000ULL;
+    (*node)->come = kernel->function;
     return CUDA_SUCCESS;
 }
 
@@ -150,6 +154,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
 
 CUresult cuGraphNodeGetType(CUgraphNode node, int *type) {
     if (nodes_are("type-untold")) return CUDA_ERROR_INVALID_VALUE;
+    if (!node->ns) fake_come_when_told(node->come);
     *type = node->type;
     return CUDA_SUCCESS;
 }
@@ -180,7 +185,10 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     vacant = NULL;
     pthread_mutex_unlock(&lock);
     *made = (struct driver_exec){.frees = flags & INSTANTIATE_AUTO_FREE};
-    for (CUgraphNode node = graph->nodes; node; node = node->next) made->ns += node->ns;
+    for (CUgraphNode node = graph->nodes; node; node = node->next) {
+        made->ns += node->ns;
+        if (node->ns && node->come) made->come = node->come;
+    }
     for (struct place *place = graph->places; place; place = place->next) add_place(made, place);
     for (struct place *place = graph->body ? graph->body->places : NULL; place; place = place->next)
         made->later[place->gpu] += place->bytes;
@@ -293,6 +301,7 @@ bool fake_graph_free(CUdeviceptr address) {
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+    fake_come_when_told(exec->come);
     pthread_mutex_lock(&lock);
     run_bodies(exec);
     CUresult result = lives(exec) && !exec->frees ? CUDA_ERROR_INVALID_VALUE : back(exec, stream);

@@ -1,5 +1,8 @@
 /* Graphs that are made once and run again and again, as programs have them: each command is one call of such a program. */
+#include <pthread.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "../fake_cuda/conditional.h"
 #include "tenant.h"
@@ -89,6 +92,92 @@ static void capture_allocations(unsigned allocations, unsigned long long bytes, 
         instantiate(graph, address, freeing);
 }
 
+/* Waits in the driver by the word. */
+static void waits(CUgraph graph, _Atomic int *come, unsigned microseconds) {
+    const struct { _Atomic int *come; unsigned grid_x; } kernel = {come, microseconds};
+    CUgraphNode node;
+    if (CU(cuGraphAddKernelNode)(&node, graph, NULL, 0, &kernel)) exit(5);
+}
+
+/* The handle of one that is gone, where the next one will be. */
+static CUgraphExec vacate(CUgraphExec exec) {
+    if (CU(cuGraphExecDestroy)(exec) || CU(cuDeviceGraphMemTrim)(0)) exit(5);
+    return exec;
+}
+
+struct meeting {
+    _Atomic int come;
+    pid_t thread; /* which launches */
+    CUgraph graph;
+    CUgraphExec exec;
+    CUresult result;
+    _Atomic bool launched;
+};
+
+static void *instantiate_it(void *with) {
+    struct meeting *it = with;
+    CU(cuCtxSetCurrent)(context);
+    it->result = CU(cuGraphInstantiateWithFlags)(&it->exec, it->graph, 0);
+    return NULL;
+}
+
+/* It is noted when the other thread waits for that, or need not. */
+static void *let_note(void *with) {
+    struct meeting *it = with;
+    while (!it->launched && !sleeps(it->thread)) {}
+    it->come = 3;
+    return NULL;
+}
+
+/* While a graph that allocates is asked by one thread what it does, it is launched by its handle, which an earlier one had:
+ * whether it is instantiated, is launched, and had that handle. */
+static void launch_before_noted(unsigned long long bytes) {
+    struct meeting it = {.thread = (pid_t)syscall(SYS_gettid)};
+    CUgraph plain;
+    CUgraphExec gone;
+    pthread_t making, noting;
+    if (CU(cuGraphCreate)(&plain, 0) || CU(cuGraphInstantiateWithFlags)(&gone, plain, 0)) exit(5);
+    vacate(gone);
+    if (CU(cuGraphCreate)(&it.graph, 0)) exit(5);
+    allocate_and_free(it.graph, bytes);
+    waits(it.graph, &it.come, 0);
+    pthread_create(&making, NULL, instantiate_it, &it);
+    while (!it.come) {}
+    pthread_create(&noting, NULL, let_note, &it);
+    CUresult result = CU(cuGraphLaunch)(gone, NULL);
+    it.launched = true;
+    pthread_join(noting, NULL);
+    pthread_join(making, NULL);
+    printf("%d %d %d\n", it.result, result, gone == it.exec);
+}
+
+static void *launch_it(void *with) {
+    struct meeting *it = with;
+    CU(cuCtxSetCurrent)(context);
+    it->result = CU(cuGraphLaunch)(it->exec, NULL);
+    return NULL;
+}
+
+/* While one that allocates nothing is with the driver to be launched, it ends, and one that allocates comes into its place:
+ * whether that is instantiated, is launched, and did. */
+static void launch_while_replaced(unsigned long long bytes) {
+    struct meeting it = {0};
+    CUgraph plain;
+    CUgraphExec next;
+    pthread_t launching;
+    if (CU(cuGraphCreate)(&plain, 0)) exit(5);
+    waits(plain, &it.come, 1);
+    if (CU(cuGraphInstantiateWithFlags)(&it.exec, plain, 0) || CU(cuGraphCreate)(&it.graph, 0)) exit(5);
+    allocate_and_free(it.graph, bytes);
+    pthread_create(&launching, NULL, launch_it, &it);
+    while (!it.come) {}
+    vacate(it.exec);
+    CUresult result = CU(cuGraphInstantiateWithFlags)(&next, it.graph, 0);
+    it.come = 3;
+    pthread_join(launching, NULL);
+    printf("%d %d %d\n", result, it.result, next == it.exec);
+}
+
 static CUgraphExec run_of(unsigned number) {
     if (number >= (unsigned)count || !runs[number]) exit(5);
     return runs[number];
@@ -109,6 +198,10 @@ bool obey_of_graphs(const char *line) {
         make(number, bytes, freeing, microseconds);
     else if (sscanf(line, "graph-capture %u %llu %u", &number, &bytes, &freeing) == 3)
         capture_allocations(number, bytes, freeing);
+    else if (sscanf(line, "graph-launch-unnoted %llu", &bytes) == 1)
+        launch_before_noted(bytes);
+    else if (sscanf(line, "graph-launch-replaced %llu", &bytes) == 1)
+        launch_while_replaced(bytes);
     else if (sscanf(line, "graph-launch %u %u", &number, &stream) == 2)
         printf("%d\n", CU(cuGraphLaunch)(run_of(number), stream_of(stream)));
     else if (sscanf(line, "graph-upload %u %u", &number, &stream) == 2)

@@ -121,16 +121,6 @@ struct waiter {
     _Atomic bool done;
 };
 
-static bool sleeps(pid_t thread) {
-    char path[64], state = 0;
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    FILE *stat = fopen(path, "r");
-    if (!stat) return false;
-    if (fscanf(stat, "%*d %*s %c", &state) != 1) state = 0;
-    fclose(stat);
-    return state == 'S';
-}
-
 /* The call ends when the thread waits, or need not. */
 static void *let_go(void *with) {
     struct waiter *it = with;

@@ -91,6 +91,9 @@ void fill_two(uint64_t first, uint64_t second);
 /* graph_runs.c: whether the line is one of its commands. */
 bool obey_of_graphs(const char *line);
 
+/* waiters.c */
+bool sleeps(pid_t thread);
+
 /* ways.c */
 CUresult take(int way, uint64_t bytes);
 CUresult give(int index);
