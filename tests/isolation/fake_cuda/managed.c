@@ -12,6 +12,7 @@ bool fake_managed_is(const char *how) {
 
 static CUresult bring(CUdeviceptr address, size_t bytes, CUmemLocation place) {
     const bool to_gpu = place.type == LOCATION_DEVICE;
+    if (!world) return CUDA_ERROR_NOT_INITIALIZED;
     if (fake_managed_is("still") || (to_gpu && place.id >= (int)world->gpus)) return CUDA_ERROR_INVALID_DEVICE;
     heap_move(address, bytes, to_gpu ? place.id : -1);
     return CUDA_SUCCESS;
