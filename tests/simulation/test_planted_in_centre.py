@@ -10,7 +10,7 @@ from simulation.universe.planted_in_centre import CROWDED, PLANTED_IN_CENTRE
 from simulation.universe.run import SimulationError
 from simulation.universe.town import Town
 
-MOST_SEEDS = 60
+MOST_SEEDS = 100
 
 
 @pytest.mark.timeout(180)
