@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import select
 import shutil
 import struct
 import subprocess
@@ -314,20 +315,33 @@ class Tenant:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
+        self._told = "nothing"
+        self._said = b""
 
     def tell(self, line: str) -> None:
         """Tell it to do something."""
         assert self.process.stdin
+        self._told = line
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def answer(self) -> str:
-        """Its next answer."""
-        assert self.process.stdout
-        line = self.process.stdout.readline().strip()
+    def answer(self, *, within: float = PATIENCE_S) -> str:
+        """Its next answer: one that hangs is not waited for until the whole test is too late."""
+        end = time.monotonic() + within
+        while b"\n" not in self._said and self._says_more(end - time.monotonic(), within):
+            pass
+        line, _, self._said = self._said.partition(b"\n")
         if not line:
-            pytest.fail(f"the tenant ended with {self.process.wait(60)}", pytrace=False)
-        return line
+            pytest.fail(f"the tenant ended with {self.process.wait(60)}, told {self._told!r}", pytrace=False)
+        return line.decode().strip()
+
+    def _says_more(self, seconds: float, of: float) -> bool:
+        assert self.process.stdout
+        if not select.select([self.process.stdout], [], [], max(0, seconds))[0]:
+            pytest.fail(f"the tenant has not answered within {of:g} s, told {self._told!r}", pytrace=False)
+        more = os.read(self.process.stdout.fileno(), 65_536)
+        self._said += more
+        return bool(more)
 
     def ask(self, line: str) -> str:
         """Tell it, and wait for the answer."""
