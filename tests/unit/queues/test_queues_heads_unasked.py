@@ -148,6 +148,29 @@ def test_a_group_that_took_a_node_over_gives_it_back_once_it_is_whole_no_more(go
     assert stage.run(after=1.0) == ["head", "mate"]
 
 
+def test_others_come_to_what_was_owed_to_who_may_not_come_for_a_doubt() -> None:
+    """Its user's turns led to nothing, so nobody of that user comes while another one's pod waits."""
+    stage = Stage({"own": queue(guarantee=400), "b": queue()}, nodes=(1,) * 4)
+    for node in range(4):
+        stage.submit(f"half{node}", 50, queue="b", notes={"gpu-uuid": f"GPU-n{node}-0"})
+    assert len(stage.run()) == 4
+    stage.submit("head", 100, queue="own", user="doubted")
+    assert stage.run() == []
+    assert stage.run(after=61.0) == []
+    assert kept(stage) == {"head": ("n0",)}
+    for number in range(3):
+        stage.submit(f"bad{number}", 20, queue="own", user="doubted", priority=5)
+    stage.submit("rival", 100, queue="own", user="other")
+    assert len(stage.round()) == 3
+    assert stage.round(after=PROMISE) == []
+    waits = stage.queues.register.hall.standing("head")
+    assert waits is not None
+    assert stage.queues.register.lost_turns.keeps_waiting(waits)
+    assert kept(stage) == {}
+    stage.end("half0")
+    assert stage.round(after=1.0) == ["rival"]
+
+
 # --- the way back to the head -----------------------------------------------------------------------------------------
 def stands_before(stage: Stage, uid: str, *, priority: int) -> None:
     """One of the head's user that asks the same comes in before it."""
