@@ -65,9 +65,10 @@ class Count:
             needed = max(1, first.group.minimum - gangs_in[first.gang]) if first.group and first.gang else 1
             if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
                 start, rest = [first, *others][:needed], others[needed - 1 :]
-                quiet = world.queues.register.hall.in_vain.is_quiet(first)
-                asks = [asked_by(some)._replace(quiet=quiet) for some in (start, *([one] for one in rest))]
-                found += [Portion(first.queue, *ask) for ask in asks]
+                awaits = world.queues.register.enrolment.awaits_node
+                quiet = world.queues.register.hall.in_vain.is_quiet(first) or awaits(start)
+                asks = [(some, quiet or awaits(some)) for some in (start, *([one] for one in rest))]
+                found += [Portion(first.queue, *asked_by(some, quiet=silent)) for some, silent in asks]
         return found
 
     def _run_of(self, world: Stage, uid: str) -> str:

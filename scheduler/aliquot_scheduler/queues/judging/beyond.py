@@ -19,6 +19,8 @@ from aliquot_scheduler.queues.waiting.waiter import Waiter, asked_by, firm_part
 
 # By whom it is kept, in which dimension.
 _Kept = tuple[str, int]
+# Under a limit, and else of all there is.
+_Ways = tuple[_Kept | None, _Kept | None]
 
 
 class Beyond:
@@ -30,7 +32,7 @@ class Beyond:
         self._idle = Ledger(tree)
         self._anything_kept = any(any(node.kept) for node in tree.nodes.values())
         # By queue, and who asks (their shapes, by number).
-        self._kept: dict[tuple[str, tuple[int, ...]], _Kept | None] = {}
+        self._kept: dict[tuple[str, tuple[int, ...]], _Ways] = {}
         self._capacity: tuple[int, ...] = ()
 
     def forget(self) -> None:
@@ -42,6 +44,10 @@ class Beyond:
         """Why what these ask together (`amounts`) is beyond their queue; `asks` is how the sentence begins."""
         limited = self._limited(members, amounts, asks)
         return limited or self._unsure(members, asks) or self._kept_from(members, amounts, asks)
+
+    def is_kept_of_all(self, members: Sequence[Waiter]) -> bool:
+        """Whether others keep so much of all there is that these could not come in if they were alone."""
+        return self._who_keeps(members)[1] is not None
 
     def is_never_for_good(self, queue: str, amount: int, dimension: int) -> bool:
         """Whether so much of one dimension could not be given for good even if nothing else were."""
@@ -70,13 +76,13 @@ class Beyond:
         return f"{asks} {asked} never to be taken back, and {why}"
 
     def _kept_from(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
-        """Why it would wait for ever even if it were alone: others keep what they don't use, there or of all."""
-        if not self._anything_kept:
-            return ""
-        wanted = members[0].queue, tuple(member.number for member in members)
-        if wanted not in self._kept:
-            self._kept[wanted] = self._who_keeps(members[0].queue, asked_by(members))
-        if (kept := self._kept[wanted]) is None:
+        """Why it would wait for ever even if it were alone: others keep what they don't use, there or of all.
+
+        Of all there is, a queue that grows is shown to an autoscaler instead: there may be more.
+        """
+        limited, of_all = self._who_keeps(members)
+        kept = limited if self._tree.nodes[members[0].queue].spec.autoscale else limited or of_all
+        if kept is None:
             return ""
         (name, dim), dimensions = kept, self._tree.dimensions
         asks = f"{asks} {asked_of(dim, amounts[dim], members, of=dimensions)}"
@@ -98,22 +104,27 @@ class Beyond:
             f"{of_whom(others, dim, of=self._tree.dimensions)}"
         )
 
-    def _who_keeps(self, queue: str, ask: Ask) -> _Kept | None:
-        """Of models only where it has no cards of others; of all there is only where it would fit, were nothing kept.
+    def _who_keeps(self, members: Sequence[Waiter]) -> _Ways:
+        if not self._anything_kept:
+            return None, None
+        wanted = members[0].queue, tuple(member.number for member in members)
+        if wanted not in self._kept:
+            self._kept[wanted] = self._ways(members[0].queue, asked_by(members))
+        return self._kept[wanted]
 
-        A queue that grows is shown to an autoscaler instead: there may be more.
-        """
+    def _ways(self, queue: str, ask: Ask) -> _Ways:
+        """Of models only where it has no cards of others; of all there is only if it would fit, were nothing kept."""
         dimensions = [dim for dim in range(self._tree.dimensions.cards) if ask.least[dim]]
         self._idle.ask(queue, ask)
         injured = ((self._idle.effect(dim, queue, ask.amounts).injured, dim) for dim in dimensions)
         found = next(((name, dim) for name, dim in injured if name), None)
         self._idle.ask_no_more(queue, ask)
-        if found or self._tree.nodes[queue].spec.autoscale or not any(self._idle.accounts[ROOT].idle):
-            return found
+        if found or not any(self._idle.accounts[ROOT].idle):
+            return found, None
         there = self._there()
         fitting = (dim for dim in dimensions if ask.amounts[dim] <= there[dim])
         robbed = ((self._idle.taken_of_idle(dim, queue, ask.amounts, free=there[dim]), dim) for dim in fitting)
-        return next(((name, dim) for name, dim in robbed if name is not None), None)
+        return None, next(((name, dim) for name, dim in robbed if name is not None), None)
 
     def _there(self) -> tuple[int, ...]:
         if not self._capacity:

@@ -227,6 +227,20 @@ class Enrolment:
             return why
         return "" if self._tree.nodes[queue].spec.autoscale else self._together.why_never(members)
 
+    def awaits_node(self, members: Sequence[Waiter]) -> bool:
+        """Whether no nodes that are there could take these at once beside what others keep, even if they were empty.
+
+        Only where a queue grows: elsewhere such ones are told that they can't be let in, and stand in no line.
+        """
+        if not self._tree.nodes[members[0].queue].spec.autoscale:
+            return False
+        members = self._within_limits(members) if len(members) > 1 else members
+        return (
+            any(self._shapes.of(one.shape).never for one in members)
+            or bool(members[0].group and self._together.why_never(members))
+            or self._beyond.is_kept_of_all(members)
+        )
+
     def _why_barred(self, waiter: Waiter, *, home: str) -> str:
         """With the queues that its namespace may name; below its own, where there are such."""
         wanted = name, namespace, _ = waiter.queue, waiter.pod.metadata.namespace, home

@@ -50,7 +50,12 @@ class Register:
         self.names = names
         self._planting = Planting(names=names, picture=picture, user_label=settings.user_label, rules=rules)
         self.now = 0.0
-        self.hall = Hall(why_never=self._why_gang_never, patience=settings.patience, hold=settings.hold)
+        self.hall = Hall(
+            why_never=self._why_gang_never,
+            awaits_node=self._awaits_node,
+            patience=settings.patience,
+            hold=settings.hold,
+        )
         self.inside = Inside(names=names)
         # Since when those wait who do.
         self.joined: dict[str, float] = {}
@@ -274,3 +279,6 @@ class Register:
 
     def _why_gang_never(self, members: Sequence[Waiter]) -> str:
         return self.enrolment.why_gang_never(members)
+
+    def _awaits_node(self, members: Sequence[Waiter]) -> bool:
+        return self.enrolment.awaits_node(members)

@@ -95,7 +95,7 @@ class Standing:
             homes=plan.homes,
             user_label=settings.user_label,
         )
-        self._hall = Hall(why_never=self.enrolment.why_gang_never)
+        self._hall = Hall(why_never=self.enrolment.why_gang_never, awaits_node=self.enrolment.awaits_node)
         # Who has a place.
         self.bound: list[Waiter] = []
         self._promised: list[Waiter] = []

@@ -2,14 +2,15 @@
 
 A gang asks once so many of it are there that it could start, and could start at all: else one pod of a group that never
 comes, or that is too large for its queue, would keep from others what nobody can use. It asks at once for what it needs
-to start, and for each of the others apart. Who finds no place for long asks quietly (`vain.py`).
+to start, and for each of the others apart. A gang that finds no place for long asks quietly (`vain.py`). So does who is
+shown to an autoscaler and could be taken by no node that is there, even an empty one: nobody could use what would be
+held back for it, until such a node comes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.waiting.books import Books
@@ -25,17 +26,28 @@ Asks = Mapping[str, Ask]
 _NOTHING: Asks = {}
 # Why these can't be let in together, whatever others do; empty if they could.
 WhyNever = Callable[[Sequence[Waiter]], str]
+# Whether these could come in together only by a node that is yet to come.
+AwaitsNode = Callable[[Sequence[Waiter]], bool]
 
 
 class Asked:
     """By all who stand in these lines."""
 
-    def __init__(self, *, lines: Mapping[str, Line], musters: Musters, in_vain: InVain, why_never: WhyNever) -> None:
-        """`why_never` is asked of what a gang needs to start."""
+    def __init__(
+        self,
+        *,
+        lines: Mapping[str, Line],
+        musters: Musters,
+        in_vain: InVain,
+        why_never: WhyNever,
+        awaits_node: AwaitsNode,
+    ) -> None:
+        """`why_never` is asked of what a gang needs to start, `awaits_node` of that and of each other one."""
         self._lines = lines
         self._musters = musters
         self._in_vain = in_vain
         self._why_never = why_never
+        self._awaits_node = awaits_node
         # Thousands may be of one gang.
         self._asking: dict[Asker, Asks] = {}
         # The gangs among them.
@@ -70,9 +82,10 @@ class Asked:
                 self.tell(first, books=books)
 
     def look_anew(self, *, books: Books) -> None:
-        """Other hardware: a gang that could not start may do so now, or the other way round."""
-        gangs = {asker(waiter): waiter for line in self._lines.values() for waiter in line if waiter.group}
-        for waiter in gangs.values():
+        """Other hardware: a gang that could not start may do so now, or who awaits a node has it; or the other way."""
+        waiting = (waiter for line in self._lines.values() for waiter in line)
+        changed = {asker(waiter): waiter for waiter in waiting if waiter.group or self._asks_otherwise(waiter)}
+        for waiter in changed.values():
             self.tell(waiter, books=books)
 
     def graft(self, *, books: Books) -> None:
@@ -112,8 +125,14 @@ class Asked:
     def _put_down(self, who: Asker, asks: Asks) -> None:
         if asks:
             self._asking[who] = asks
-            if isinstance(who, tuple) and not _is_quiet(asks):
+            # What it needs to start comes first.
+            if isinstance(who, tuple) and not next(iter(asks.values())).quiet:
                 self._starting.add(who)
+
+    def _asks_otherwise(self, waiter: Waiter) -> bool:
+        """Whether one of no group asks quietly and need not any more, or the other way round."""
+        asked = self.by(waiter.uid)
+        return bool(asked) and asked[0].quiet != self._awaits_node((waiter,))
 
     def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
         line = self._lines[waiter.queue]
@@ -131,22 +150,21 @@ class Asked:
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
             return _NOTHING
-        quiet = self._in_vain.is_quiet(mates[0])
+        quiet = self._in_vain.is_quiet(mates[0]) or self._awaits_node(mates[:needed])
         asks = {mates[0].uid: asked_by(mates[:needed], quiet=quiet)}
         if len(mates) > needed:
-            # Who asked for itself before asks the same: it would have left if it were otherwise.
-            first, known = next(iter(asked), ""), asked if quiet == _is_quiet(asked) else _NOTHING
+            first, alone = next(iter(asked), ""), dict[int, bool]()
             for one in mates[needed:]:
-                ask = known.get(one.uid) if one.uid != first else None
-                asks[one.uid] = ask or asked_by((one,), quiet=quiet)
+                # Thousands of a gang ask the same.
+                if one.number not in alone:
+                    alone[one.number] = quiet or self._awaits_node((one,))
+                # Who asked for itself before asks the same: it would have left if it were otherwise.
+                ask = asked.get(one.uid) if one.uid != first else None
+                known = ask if ask and ask.quiet == alone[one.number] else None
+                asks[one.uid] = known or asked_by((one,), quiet=alone[one.number])
         return asks
 
 
 def asker(waiter: Waiter) -> Asker:
     """Who asks for one: itself, or its gang."""
     return (waiter.queue, waiter.user, waiter.gang) if waiter.gang else waiter.uid
-
-
-def _is_quiet(asks: Asks) -> bool:
-    """Whether it demands nothing for now: all of a gang, or none."""
-    return any(ask.quiet for ask in islice(asks.values(), 1))

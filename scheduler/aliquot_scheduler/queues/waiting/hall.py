@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from math import inf
 
 from aliquot_core.names import Names
-from aliquot_scheduler.queues.waiting.asked import Asked, WhyNever, asker
+from aliquot_scheduler.queues.waiting.asked import Asked, AwaitsNode, WhyNever, asker
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.gathering import Gathering, gathering
 from aliquot_scheduler.queues.waiting.line import Line
@@ -25,8 +25,10 @@ from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter, 
 class Hall:
     """All who wait."""
 
-    def __init__(self, *, why_never: WhyNever, patience: float = inf, hold: float = inf) -> None:
-        """`why_never` is asked of what a gang needs to start; the times are how long it may demand in vain."""
+    def __init__(
+        self, *, why_never: WhyNever, awaits_node: AwaitsNode, patience: float = inf, hold: float = inf
+    ) -> None:
+        """`why_never` and `awaits_node` are for who asks; the times are how long a gang may demand in vain."""
         self.in_vain = InVain(patience=patience, hold=hold)
         self.lines: dict[str, Line] = {}
         self._in_line: dict[str, str] = {}
@@ -34,7 +36,13 @@ class Hall:
         self._resting: dict[str, tuple[Waiter, float]] = {}
         # Where pods of gangs wait, whether or not they stand in line.
         self.musters = Musters()
-        self.asked = Asked(lines=self.lines, musters=self.musters, in_vain=self.in_vain, why_never=why_never)
+        self.asked = Asked(
+            lines=self.lines,
+            musters=self.musters,
+            in_vain=self.in_vain,
+            why_never=why_never,
+            awaits_node=awaits_node,
+        )
         # Who makes those of gangs that stand in line.
         self._makers = Makers()
         # By group, where its pods went that wait when that was last looked at.
