@@ -168,9 +168,9 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- what operators write on namespaces --------------------------------------------------------------------------
     @property
-    def ways_round(self) -> str:
-        """Label: what happens there to pods that go round Aliquot; `allow` exempts it, as what runs the cluster."""
-        return self.of("ways-round")
+    def runs_the_cluster(self) -> str:
+        """Label: `"true"` means that the cluster's network, storage or drivers live there; slices go for their pods."""
+        return self.of("runs-the-cluster")
 
     # --- what operators write on nodes -------------------------------------------------------------------------------
     @property

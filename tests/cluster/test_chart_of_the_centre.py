@@ -14,7 +14,7 @@ from aliquot_scheduler.admission.profile import at_odds
 from aliquot_scheduler.admission.settings import AdmissionSettings
 from aliquot_scheduler.admission.sparing import SPARE
 from aliquot_scheduler.certificates.settings import CENTRE, KUBE_SCHEDULER
-from aliquot_scheduler.extender.preempting import EXEMPT
+from aliquot_scheduler.extender.preempting import LABELLED
 from aliquot_scheduler.rules.expressions import RuleSettings
 from cluster.charts import EVERYTHING, RULES, containers, environment, of_kind, template
 from cluster.harness.api import Json
@@ -124,11 +124,11 @@ def test_ways_round_are_warned_of_or_refused(
 
 @pytest.mark.parametrize(("value", "actions"), [("Warn", ["Warn", "Audit"]), ("Deny", ["Deny"])])
 def test_critical_classes_are_warned_of_or_refused(value: str, actions: list[str]) -> None:
-    """Never where an operator has exempted a namespace, by the one label for that."""
+    """Never where an operator says that a namespace runs the cluster, by the one label for that."""
     objects = template({"criticalClasses": value})
     spec = of_kind(objects, "ValidatingAdmissionPolicyBinding")["aliquot-critical-classes"]["spec"]
     (chosen,) = spec["matchResources"]["namespaceSelector"]["matchExpressions"]
-    assert (chosen["key"], chosen["operator"], chosen["values"]) == (Names().ways_round, "NotIn", [EXEMPT])
+    assert (chosen["key"], chosen["operator"], chosen["values"]) == (Names().runs_the_cluster, "NotIn", [LABELLED])
     assert spec["validationActions"] == actions
     policy = of_kind(objects, "ValidatingAdmissionPolicy")["aliquot-critical-classes"]["spec"]
     (chosen,) = policy["matchConstraints"]["namespaceSelector"]["matchExpressions"]

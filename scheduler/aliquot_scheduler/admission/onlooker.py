@@ -1,6 +1,6 @@
 """Who runs the cluster and waits for room, read from the API server itself: where no leader can be asked about that.
 
-It goes by namespaces alone, and these are few: the system's, ours, and those that an operator has exempted. Of them the
+It goes by namespaces alone, and these are few: the system's, ours, and those that an operator has labelled. Of them the
 pods that have no node are listed, one list for all who ask in a moment, and judged as the leader judges them. It is the
 API server's word as it stands, so nothing is followed meanwhile; before it is said that nobody waits it is asked once
 more, for kube-scheduler nominates beside its evictions (`extender/preemptors.py`).
@@ -21,7 +21,7 @@ from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError
 from aliquot_kube.resources import NAMESPACES, PODS
 from aliquot_kube.transport import Timeouts, Transport
-from aliquot_scheduler.extender.preempting import EXEMPT, NO_LABELS, SYSTEM
+from aliquot_scheduler.extender.preempting import LABELLED, NO_LABELS, SYSTEM
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN, Preemptors
 
 # The API server waits for our answer meanwhile.
@@ -88,10 +88,10 @@ class Onlooker:
 
     async def _listed(self) -> list[tuple[Pod, Mapping[str, str]]]:
         """Each with what is known of its namespace's labels."""
-        label = {self._names.ways_round: EXEMPT}
+        label = {self._names.runs_the_cluster: LABELLED}
         selector = ",".join(f"{key}={value}" for key, value in label.items())
-        exempt = await self._client.list(NAMESPACES, label_selector=selector, most=MOST_NAMESPACES)
-        labels: dict[str, Mapping[str, str]] = {one.metadata.name: label for one in exempt}
+        labelled = await self._client.list(NAMESPACES, label_selector=selector, most=MOST_NAMESPACES)
+        labels: dict[str, Mapping[str, str]] = {one.metadata.name: label for one in labelled}
         labels |= {SYSTEM: NO_LABELS, self._names.namespace: NO_LABELS}
         places = asyncio.Semaphore(_AT_ONCE)
         lists = [asyncio.create_task(self._without_node(namespace, places=places)) for namespace in labels]

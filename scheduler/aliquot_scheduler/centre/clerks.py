@@ -118,8 +118,8 @@ class Clerks:
         )
         return [self.beside.taking_in(take) for take in takers]
 
-    def by_exemption(self) -> list[Callable[[Change[Pod]], None]]:
-        """Who of them goes by whether an operator has exempted a pod's namespace; guarded as above."""
+    def by_label(self) -> list[Callable[[Change[Pod]], None]]:
+        """Who of them goes by whether an operator says that a pod's namespace runs the cluster; guarded as above."""
         return [self.beside.taking_in(self.in_vain.pod_changed)] if self.in_vain else []
 
     def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:

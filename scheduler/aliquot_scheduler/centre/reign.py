@@ -22,10 +22,10 @@ from aliquot_kube.reflector import Freshness
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.centre.binder import Binder
 from aliquot_scheduler.centre.clerks import Clerks
-from aliquot_scheduler.centre.exempted import Exempted
 from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.gatekeeper import Gatekeeper
 from aliquot_scheduler.centre.means import Means, means_of
+from aliquot_scheduler.centre.of_the_cluster import OfTheCluster
 from aliquot_scheduler.centre.replanter import Replanter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, at_once
@@ -126,9 +126,9 @@ class Reign:
         watches.queues.subscribe(watched("queue", self._queue_changed))
         watches.namespaces.subscribe(watched("namespace", self._namespace_changed))
         waits = self.clerks.beside.taking_in(self.for_the_cluster.pod_changed)
-        by_exemption = [waits, *self.clerks.by_exemption()]
-        exempted = Exempted(names=self._names, pods=lambda: self.pods, tell=by_exemption)
-        watches.namespaces.subscribe(watched("namespace", exempted.namespace_changed))
+        by_label = [waits, *self.clerks.by_label()]
+        of_the_cluster = OfTheCluster(names=self._names, pods=lambda: self.pods, tell=by_label)
+        watches.namespaces.subscribe(watched("namespace", of_the_cluster.namespace_changed))
         watches.nodes.subscribe(watched("node", self._node_changed))
         watches.pods.subscribe(watched("pod", self._pod_changed))
         for take in self.clerks.pod_changes():

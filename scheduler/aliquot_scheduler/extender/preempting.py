@@ -15,8 +15,8 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import asks
 
 SYSTEM: Final = "kube-system"
-# What an operator says of a namespace by its label `ways-round`, as the chart's policies read it.
-EXEMPT: Final = "allow"
+# What an operator says of a namespace by its label `runs-the-cluster`, as the chart's policies read it.
+LABELLED: Final = "true"
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
@@ -25,9 +25,9 @@ def goes_by_priority(pod: Pod, *, names: Names) -> bool:
     return not asks(pod, names=names)
 
 
-def is_exempt(labels: Mapping[str, str], *, names: Names) -> bool:
-    """Whether an operator has exempted the namespace that bears these."""
-    return labels.get(names.ways_round) == EXEMPT
+def is_labelled(labels: Mapping[str, str], *, names: Names) -> bool:
+    """Whether an operator says of the namespace that bears these that it runs the cluster."""
+    return labels.get(names.runs_the_cluster) == LABELLED
 
 
 def runs_the_cluster(pod: Pod, *, labels: Mapping[str, str], names: Names) -> bool:
@@ -35,7 +35,7 @@ def runs_the_cluster(pod: Pod, *, labels: Mapping[str, str], names: Names) -> bo
 
     `labels` are its namespace's, where they are known.
     """
-    is_system = pod.metadata.namespace in {SYSTEM, names.namespace} or is_exempt(labels, names=names)
+    is_system = pod.metadata.namespace in {SYSTEM, names.namespace} or is_labelled(labels, names=names)
     return is_system and not asks(pod, names=names)
 
 

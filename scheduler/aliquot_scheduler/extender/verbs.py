@@ -83,7 +83,7 @@ def known_anyway(verb: Verb, body: bytes, *, names: Names) -> Answer | None:
     """What every replica can answer, whatever it has heard; None if it can't.
 
     Of pods that run the cluster no slice is in the way: whoever brings nodes, networks and us back may need the room.
-    Which namespaces an operator has exempted beside the system's and ours the leader knows.
+    Which namespaces an operator has labelled beside the system's and ours the leader knows.
     """
     if verb is not Verb.PREEMPT:
         return None

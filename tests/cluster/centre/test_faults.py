@@ -16,7 +16,7 @@ from aliquot_core.hosts import quantity
 from aliquot_core.names import LEADER_LEASE
 from aliquot_scheduler.admission.sparing import NOBODY_GOES
 from aliquot_scheduler.deciding.missed import Said
-from aliquot_scheduler.extender.preempting import EXEMPT
+from aliquot_scheduler.extender.preempting import LABELLED
 from cluster.centre.asked import ZONE, asking, beside, grant_of, slice_of
 from cluster.centre_half import NAMES, SCHEDULER, CentreHalf
 from cluster.charts import template
@@ -228,7 +228,7 @@ def test_a_kube_scheduler_that_can_t_be_told_to_ask_evicts_nobody_who_has_a_slic
 def test_a_tenant_s_pod_of_a_class_of_the_system_evicts_nobody_who_has_a_slice(
     cluster: ClusterHarness, centre: CentreHalf, namespace: str
 ) -> None:
-    """Everybody may take such a class; once an operator exempts the namespace, its pods go before slices.
+    """Everybody may take such a class; where an operator says that this runs the cluster, its pods go before slices.
 
     kube-scheduler is asked by nobody before, as it is installed. A slice holds 60 % of a node's CPU.
     """
@@ -253,7 +253,7 @@ def test_a_tenant_s_pod_of_a_class_of_the_system_evicts_nobody_who_has_a_slice(
             assert "deletionTimestamp" not in told["metadata"]
             assert "DisruptionTarget" not in {one["type"] for one in told["status"]["conditions"]}
             cluster.delete(waits, gracePeriodSeconds=0)
-            labels = {"metadata": {"labels": {NAMES.ways_round: EXEMPT}}}
+            labels = {"metadata": {"labels": {NAMES.runs_the_cluster: LABELLED}}}
             cluster.api.patch(f"/api/v1/namespaces/{tenant}", labels)
             cluster.wait_for_phase(critical("runs"), "Running", timeout=90)
             assert centre.logged("goes for a pod that runs the cluster")[-1]["for"] == f"{tenant}/runs"

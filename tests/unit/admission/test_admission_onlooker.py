@@ -15,7 +15,7 @@ from aliquot_kube.questions import Question, Response
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.admission.onlooker import MOST_NAMESPACES, MOST_PODS, Onlooker, UnseenError
 from aliquot_scheduler.admission.sparing import LEADERS_PART, PATIENCE
-from aliquot_scheduler.extender.preempting import EXEMPT
+from aliquot_scheduler.extender.preempting import LABELLED
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.exchange import Request
@@ -94,8 +94,8 @@ class Town:
 async def test_nobody_waits_and_it_stays() -> None:
     """Whatever waits in a tenant's namespace, of the highest class too."""
     town = Town()
-    town.namespace("warned", **{NAMES.ways_round: "warn"})
-    for tenant in ("default", "warned"):
+    town.namespace("exporters", **{NAMES.of("ways-round"): "allow"})
+    for tenant in ("default", "exporters"):
         town.pod(tenant, kind="system-node-critical")
         await town.nominate(tenant, "n1")
     assert await town.told() is None
@@ -103,9 +103,9 @@ async def test_nobody_waits_and_it_stays() -> None:
 
 @pytest.mark.parametrize("where", ["kube-system", NAMES.namespace, "calico"])
 async def test_it_goes_at_once_for_what_runs_the_cluster(where: str) -> None:
-    """In the system's namespace, in ours, and in one that an operator has exempted; elsewhere nominated it stays."""
+    """In the system's namespace, in ours, and in one that an operator has labelled; elsewhere nominated it stays."""
     town = Town()
-    town.namespace("calico", **{NAMES.ways_round: EXEMPT})
+    town.namespace("calico", **{NAMES.runs_the_cluster: LABELLED})
     town.pod(where)
     assert await town.told(after=0.0) == f"{where}/waits"
     await town.nominate(where, "n2")
@@ -158,7 +158,8 @@ async def test_a_hundred_who_ask_in_a_moment_ask_the_api_server_twice() -> None:
     each = ["/api/v1/namespaces", "/api/v1/namespaces/kube-system/pods", f"/api/v1/namespaces/{NAMES.namespace}/pods"]
     assert [one.path for one in town.asked] == each * 2
     chosen = [(one.query.get("labelSelector"), one.query.get("fieldSelector")) for one in town.asked]
-    assert chosen == [(f"{NAMES.ways_round}={EXEMPT}", None), (None, "spec.nodeName="), (None, "spec.nodeName=")] * 2
+    without_node = (None, "spec.nodeName=")
+    assert chosen == [(f"{NAMES.runs_the_cluster}={LABELLED}", None), without_node, without_node] * 2
 
 
 async def test_those_who_ask_one_after_another_share_looks_too() -> None:
@@ -209,7 +210,7 @@ async def test_more_than_can_be_read_in_time_are_not_read(more: int) -> None:
     """It is said which; just as many are."""
     town = Town()
     for number in range(MOST_NAMESPACES + more):
-        town.namespace(f"n{number}", **{NAMES.ways_round: EXEMPT})
+        town.namespace(f"n{number}", **{NAMES.runs_the_cluster: LABELLED})
     if not more:
         assert await town.told() is None
         return
@@ -221,7 +222,7 @@ async def test_as_many_namespaces_as_are_read_are_judged_in_time_by_a_slow_api_s
     """In what is left of the patience after a leader that hangs, at 100 ms a request."""
     town = Town()
     for number in range(MOST_NAMESPACES):
-        town.namespace(f"n{number}", **{NAMES.ways_round: EXEMPT})
+        town.namespace(f"n{number}", **{NAMES.runs_the_cluster: LABELLED})
     town.takes = 0.1
     assert await town.told(after=PATIENCE * (1 - LEADERS_PART)) is None
     assert len(town.asked) == 2 * (1 + MOST_NAMESPACES + 2)

@@ -15,7 +15,7 @@ from aliquot_scheduler.centre.notice_writer import NoticeWriter
 from aliquot_scheduler.centre.reign import Reign
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.deciding.desk import Desk
-from aliquot_scheduler.extender.preempting import EXEMPT
+from aliquot_scheduler.extender.preempting import LABELLED
 from aliquot_scheduler.extender.preemptors import Preemptors
 from support.centre import asks, make_pod
 from support.centre_means import means
@@ -140,7 +140,7 @@ async def test_the_leader_goes_on_though_one_pod_can_t_be_told_of(
 
 
 @pytest.mark.timeout(30)
-async def test_the_leader_goes_on_though_one_pod_of_an_exempted_namespace_can_t_be_treated(
+async def test_the_leader_goes_on_though_one_pod_of_a_labelled_namespace_can_t_be_treated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever else waits there counts from then on."""
@@ -153,7 +153,7 @@ async def test_the_leader_goes_on_though_one_pod_of_an_exempted_namespace_can_t_
             town.create("/api/v1/namespaces/calico/pods", {"metadata": {"name": name}, "spec": spec})
         await until(lambda: not town.reign.why_not() and {"bad", "good"} <= names(town.reign))
         before = town.reign.clerks.beside.untold
-        await town.label_namespace("calico", {NAMES.ways_round: EXEMPT})
+        await town.label_namespace("calico", {NAMES.runs_the_cluster: LABELLED})
         await until(lambda: town.reign.clerks.beside.untold > before)
         found = await town.reign.for_the_cluster.one_for(asks("slice", 30, 1_000, node="n1"))
         assert found is not None

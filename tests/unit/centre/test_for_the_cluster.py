@@ -11,9 +11,9 @@ import pytest
 from aliquot_core.objects import Namespace, ObjectMeta, Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified, Synced
 from aliquot_scheduler.centre.binder import NotReadyError
-from aliquot_scheduler.centre.exempted import Exempted
 from aliquot_scheduler.centre.for_the_cluster import ForTheCluster
 from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.centre.of_the_cluster import OfTheCluster
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
 from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
@@ -123,22 +123,22 @@ def network(uid: str = "network") -> Pod:
 
 def labelled(value: str) -> Namespace:
     """The namespace, with what an operator says there."""
-    return Namespace(metadata=ObjectMeta(name="calico", labels={NAMES.ways_round: value} if value else {}))
+    return Namespace(metadata=ObjectMeta(name="calico", labels={NAMES.runs_the_cluster: value} if value else {}))
 
 
 # What the watch of namespaces tells, word by word, and whether others go for one of calico that waits by then.
 SAID: dict[str, tuple[list[Change[Namespace]], bool]] = {
     "nothing": ([Added(new=labelled(""))], False),
-    "it is exempted": ([Added(new=labelled("allow"))], True),
-    "it is exempted later": ([Added(new=labelled("")), Modified(old=labelled(""), new=labelled("allow"))], True),
-    "no more": ([Added(new=labelled("allow")), Modified(old=labelled("allow"), new=labelled("warn"))], False),
-    "it is gone": ([Added(new=labelled("allow")), Deleted(old=labelled("allow"))], False),
+    "it is labelled": ([Added(new=labelled("true"))], True),
+    "it is labelled later": ([Added(new=labelled("")), Modified(old=labelled(""), new=labelled("true"))], True),
+    "no more": ([Added(new=labelled("true")), Modified(old=labelled("true"), new=labelled("false"))], False),
+    "it is gone": ([Added(new=labelled("true")), Deleted(old=labelled("true"))], False),
 }
 
 
 @pytest.mark.parametrize("pod_first", [True, False], ids=["the pod came first", "the namespace came first"])
 @pytest.mark.parametrize("row", SAID)
-async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first: bool) -> None:
+async def test_whom_an_operator_labels_counts_from_then_on(row: str, pod_first: bool) -> None:
     """And no longer than that, whoever waits there already."""
     changes, may = SAID[row]
     clock, labels, pods = VirtualClock(), dict[str, str](), {"network": network()}
@@ -146,12 +146,12 @@ async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first:
         means=means(FakeApi(), clock=clock),
         labels_of=lambda name: labels if name == "calico" else {},
     )
-    exempted = Exempted(names=NAMES, pods=lambda: pods, tell=[known.pod_changed])
+    of_the_cluster = OfTheCluster(names=NAMES, pods=lambda: pods, tell=[known.pod_changed])
     if pod_first:
         known.pod_changed(Added(new=network()))
     for change in changes:
         labels = {} if isinstance(change, Deleted | Synced) else dict(change.new.metadata.labels)
-        exempted.namespace_changed(change)
+        of_the_cluster.namespace_changed(change)
     if not pod_first:
         known.pod_changed(Added(new=network()))
     told = asyncio.ensure_future(known.one_for(VICTIM))
@@ -161,12 +161,12 @@ async def test_whom_an_operator_exempts_counts_from_then_on(row: str, pod_first:
 
 
 @pytest.mark.timeout(30)
-async def test_a_leader_knows_what_an_operator_exempts_by_its_watch() -> None:
+async def test_a_leader_knows_what_an_operator_labels_by_its_watch() -> None:
     """For the webhook and for the extender alike."""
     async with reigning() as town:
         spec = {"containers": [{"name": "main", "image": "none"}], "priorityClassName": "system-node-critical"}
-        label = {NAMES.ways_round: "allow"}
-        for name, labels in (("calico", label), ("tenant", {})):
+        label = {NAMES.runs_the_cluster: "true"}
+        for name, labels in (("calico", label), ("tenant", {}), ("exporters", {NAMES.of("ways-round"): "allow"})):
             town.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
             town.create(f"/api/v1/namespaces/{name}/pods", {"metadata": {"name": "p"}, "spec": spec})
         await until(lambda: not town.reign.why_not())
@@ -176,5 +176,6 @@ async def test_a_leader_knows_what_an_operator_exempts_by_its_watch() -> None:
         held = asks("s", 10, 1_000)
         town.reign.desk.pod_seen(held)
         offered = {"n1": [held.metadata.uid]}
-        left = {name: town.reign.binder.preempt(town.reign.pods[f"{name}/p"], offered) for name in ("calico", "tenant")}
-        assert left == {"calico": offered, "tenant": {}}
+        names = ("calico", "tenant", "exporters")
+        left = {name: town.reign.binder.preempt(town.reign.pods[f"{name}/p"], offered) for name in names}
+        assert left == {"calico": offered, "tenant": {}, "exporters": {}}

@@ -67,7 +67,7 @@ SCENES: dict[str, tuple[Pod, list[Pod], bool]] = {
         [KEPT],
         False,
     ),
-    "for one that goes for it, as an operator has exempted its namespace": (
+    "for one that goes for it, as an operator has labelled its namespace": (
         pod(plain("waits"), namespace="calico", priority=100, nominated="n1"),
         [KEPT],
         False,
@@ -75,7 +75,7 @@ SCENES: dict[str, tuple[Pod, list[Pod], bool]] = {
     "no more: it is bound": (lying(plain("waits"), priority=100, nominated="n1"), [KEPT], False),
 }
 
-LABELS = {"calico": {NAMES.ways_round: "allow"}}
+LABELS = {"calico": {NAMES.runs_the_cluster: "true"}}
 
 
 class Stage:
@@ -177,7 +177,7 @@ async def test_a_leader_tells_where_evictions_are_denied() -> None:
 
 
 @pytest.mark.timeout(30)
-async def test_an_exemption_counts_from_then_on() -> None:
+async def test_a_namespace_s_label_counts_from_then_on() -> None:
     """And no longer than it stands: for whoever is nominated in such a namespace others go."""
     async with reigning(evictions_denied=True) as town:
         town.create(PODS, {"metadata": {"name": "waits"}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
@@ -186,9 +186,9 @@ async def test_an_exemption_counts_from_then_on() -> None:
         told = town.reign.clerks.in_vain
         assert told is not None
         await until(lambda: bool(told._nominated))
-        await town.label_namespace(NAMESPACE, {NAMES.ways_round: "allow"})
+        await town.label_namespace(NAMESPACE, {NAMES.runs_the_cluster: "true"})
         await until(lambda: not told._nominated)
-        await town.label_namespace(NAMESPACE, {NAMES.ways_round: None})
+        await town.label_namespace(NAMESPACE, {NAMES.runs_the_cluster: None})
         await until(lambda: bool(told._nominated))
 
 

@@ -35,7 +35,11 @@ def test_nobody_who_has_a_slice_is_evicted_by_kube_scheduler(
     assert spared(pod, OFFERED, pods=THERE, names=NAMES) == left
 
 
-LABELS = {"exempted": {NAMES.ways_round: "allow"}, "warned": {NAMES.ways_round: "warn"}}
+LABELS = {
+    "storage": {NAMES.runs_the_cluster: "true"},
+    "denied": {NAMES.runs_the_cluster: "false"},
+    "exporters": {NAMES.of("ways-round"): "allow"},
+}
 
 
 def of(pod: Pod, *, namespace: str = "tenant", priority: int = 0) -> Pod:
@@ -55,10 +59,11 @@ WHO = {
     "a tenant's of the highest class that one may make": (of(PLAIN, priority=1_000_000_000), True, False),
     "the network": (of(PLAIN, namespace="kube-system"), True, True),
     "ours": (of(PLAIN, namespace=NAMES.namespace), True, True),
-    "a storage driver, where an operator has exempted it": (of(PLAIN, namespace="exempted"), True, True),
+    "a storage driver, where an operator says so": (of(PLAIN, namespace="storage"), True, True),
     "a tenant's of a class of the system": (of(PLAIN, priority=2_000_001_000), True, False),
-    "whoever an operator has chosen something else for": (of(PLAIN, namespace="warned"), True, False),
-    "with a slice, in an exempted namespace": (of(SLICE, namespace="exempted"), False, False),
+    "whoever an operator says something else of": (of(PLAIN, namespace="denied"), True, False),
+    "an exporter, which may go round us": (of(PLAIN, namespace="exporters"), True, False),
+    "with a slice, where an operator says so": (of(SLICE, namespace="storage"), False, False),
     "with a slice": (of(SLICE), False, False),
     "with a slice, in a namespace of the system": (of(SLICE, namespace="kube-system"), False, False),
     "with a slice, of a class of the system": (of(SLICE, priority=2_000_001_000), False, False),

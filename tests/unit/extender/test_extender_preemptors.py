@@ -61,9 +61,10 @@ ROWS: dict[str, tuple[Pod, set[str]]] = {
     "it is a tenant's": (pod(namespace="team"), set()),
     "it is a tenant's, and nominated": (pod(namespace="team", status={"nominatedNodeName": "n1"}), set()),
     "it is a tenant's, and critical": (pod(namespace="team", spec={"priority": 2_000_000_000}), set()),
-    "its namespace is exempted": (pod(namespace="calico"), {"n1", "n2"}),
+    "its namespace is labelled": (pod(namespace="calico"), {"n1", "n2"}),
+    "its namespace may go round us alone": (pod(namespace="exporters"), set()),
 }
-LABELS = {"calico": {NAMES.ways_round: "allow"}, "team": {NAMES.ways_round: "deny"}}
+LABELS = {"calico": {NAMES.runs_the_cluster: "true"}, "exporters": {NAMES.of("ways-round"): "allow"}}
 
 
 @pytest.mark.parametrize("row", ROWS)
