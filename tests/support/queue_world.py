@@ -13,12 +13,15 @@ import msgspec
 from aliquot_core.claims import NOTHING, Claim, overdrawn
 from aliquot_core.objects import Pod
 from aliquot_core.quantities import MiB
+from aliquot_scheduler.deciding.promises import Promise
+from aliquot_scheduler.deciding.turns import Turn
 from aliquot_scheduler.queues.said.settings import QueueSettings
 from aliquot_scheduler.queues.said.tree import ROOT
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, WALL, make_node
 from support.guarantee_oracle import kept_idle
 from support.host_oracle import HostSums
+from support.lying_together import check_together
 from support.queue_actors import MEMORY, MODELS, NODES, SETTINGS, QueueActors
 from support.queue_count import Count
 from support.queue_stage import Stage
@@ -40,6 +43,8 @@ class QueueWorld(QueueActors):
         """A round of turns, each checked as it is given; most are bound."""
         self.beat()
         self._rejoin()
+        # What the leader before has promised is not free: any question of kube-scheduler's would have it kept first.
+        self.queues.take_over(self.desk, now=self.now)
         self.showings.tell_time(self.now)
         before, hosts = Count(self), HostSums(self)
         told: set[str] = set()
@@ -59,6 +64,19 @@ class QueueWorld(QueueActors):
         for uid in self.with_room():
             if self.chance.random() < 0.8:
                 self._bind_checked(uid)
+
+    def _bind_found(self, uid: str) -> None:
+        """kube-scheduler asks for one that the leader before has let in, and binds it to any node that it is told."""
+        names = sorted(self.picture.nodes)
+        nodes = self.desk.filter(self.pods[uid], names, now=self.now).nodes
+        if nodes and self.chance.random() < 0.5:
+            # Something else of that node forbade it.
+            nodes = self.desk.filter(self.pods[uid], names, now=self.now).nodes
+        if nodes:
+            promise = self.desk.begin_bind(uid=uid, node=self.chance.choice(nodes), now=self.now)
+            assert isinstance(promise, Promise), promise
+            self.turns[uid] = Turn(pod=self.pods[uid], promise=promise, number=1)
+            self._bind_checked(uid)
 
     def let_in_badly(self) -> None:
         """A round of turns of which every other can't be written: nobody is told of it, and it comes again."""
@@ -111,11 +129,25 @@ class QueueWorld(QueueActors):
             ):
                 register.making_room.call_off(clearing)
 
+    def die_at_turns(self) -> None:
+        """A round of turns, and before anybody is bound another leader begins, while a node may change."""
+        self.beat()
+        self.turns |= {turn.pod.metadata.uid: turn for turn in self.queues.turns(self.desk, now=self.now)}
+        self._show()
+        self.restart()
+        if self.chance.random() < 0.3:
+            self.node()
+        self.let_in()
+        for waiter in self.queues.under_way():
+            if waiter.uid not in self.turns and self.chance.random() < 0.8:
+                self._bind_found(waiter.uid)
+
     def restart(self) -> None:
         """Another leader begins, with nothing but what the API server has."""
         pods = list(self.pods.values())
         # The one before may have died between deciding and lifting the gate.
         lifted = {uid for uid in sorted(self.pods) if self.is_coming(uid) and self.chance.random() < 0.7}
+        promised = {promise.pod.metadata.uid: promise for promise in self.desk.promises}
         now, specs = self.now, self.specs
         # Without queues nothing is said of them.
         charged = {uid: self.queues.charged_in(uid) for uid in self.pods}
@@ -132,7 +164,7 @@ class QueueWorld(QueueActors):
         self.chance.shuffle(pods)
         for pod in pods:
             uid = pod.metadata.uid
-            self.see(self._lifted(pod, by=charged[uid]) if uid in lifted else pod)
+            self.see(self._lifted(pod, by=charged[uid], promise=promised.get(uid)) if uid in lifted else pod)
         assert all(self.queues.charged_in(uid) == charged[uid] for uid in bound)
         self.queues.overdue(now)
         for uid in lifted:
@@ -141,8 +173,10 @@ class QueueWorld(QueueActors):
         self.showings.led_anew(self)
 
     @staticmethod
-    def _lifted(pod: Pod, *, by: str) -> Pod:
+    def _lifted(pod: Pod, *, by: str, promise: Promise | None) -> Pod:
         notes = pod.metadata.annotations | ({NAMES.charged: by} if by else {})
+        if promise:
+            notes |= {NAMES.promised: " ".join((promise.node, *promise.plan.claims))}
         meta = replace(pod.metadata, annotations=notes)
         return replace(pod, metadata=meta, spec=replace(pod.spec, scheduling_gates=[]))
 
@@ -155,6 +189,7 @@ class QueueWorld(QueueActors):
         """After each step."""
         self._check_cards()
         self._check_books()
+        check_together(self)
         self.showings.check(self)
 
     def _check_cards(self) -> None:

@@ -40,6 +40,17 @@ def test_long_walks_do_not_either(first: int) -> None:
         world.check_to_the_end()
 
 
+@pytest.mark.parametrize("first", [0, 14])
+def test_groups_lie_as_they_want_to_whenever_a_leader_dies(first: int) -> None:
+    """Walks with many groups, whose leaders die after they have lifted gates, before anybody is bound."""
+    for seed in range(first, first + 6):
+        world = QueueWorld()
+        world.chance = random.Random(seed)
+        for name in world.chance.choices([*ALL, *["create_gang"] * 6, *["die_at_turns"] * 4], k=80):
+            getattr(world, name)()
+            world.check()
+
+
 @pytest.mark.parametrize("first", [0, 6])
 def test_no_group_is_left_that_could_lie_somewhere(first: int) -> None:
     """Walks with many groups: whichever still waits when all others have ended could not lie in any way."""

@@ -53,9 +53,9 @@ def test_no_order_of_events_breaks_anything(steps: list[tuple[str, int]]) -> Non
 
 @pytest.mark.parametrize("first", range(0, 30, 10))
 def test_long_walks_do_not_either(first: int) -> None:
-    """What a shrinking search is too slow for: walks of 80 steps, each by its seed."""
+    """What a shrinking search is too slow for: walks of 80 steps, each by its seed; leaders die after turns, too."""
     for seed in range(first, first + 10):
-        check_walk(seed, world=ReclaimWorld())
+        check_walk(seed, world=ReclaimWorld(), names=[*ALL, "die_at_turns"])
 
 
 # Walks that once went wrong: a clearing whose time was over, a group apart of which one had no choice, room that was
