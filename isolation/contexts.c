@@ -82,9 +82,9 @@ static void gone(CUcontext context) {
 static CUresult destroy(int index, CUcontext context) {
     /* One step: else another thread's new context in the same place would lose what is charged for it. */
     pthread_mutex_lock(&lock);
-    pace_pause();
+    pace_ends(context, NULL);
     CUresult result = REAL_AS(index, cuCtxDestroy_v2)(context);
-    pace_resume(result == CUDA_SUCCESS ? context : NULL);
+    pace_ended(context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) gone(context);
     pthread_mutex_unlock(&lock);
     return result;
@@ -126,9 +126,9 @@ EXPORT CUresult cuCtxDetach(CUcontext context) {
     struct holding known;
     pthread_mutex_lock(&lock);
     bool ours = holdings_find(CONTEXT, (uintptr_t)context, &known), last = ours && !known.record.references;
-    pace_pause();
+    if (last) pace_ends(context, NULL);
     CUresult result = REAL(cuCtxDetach)(context);
-    pace_resume(result == CUDA_SUCCESS && last ? context : NULL);
+    if (last) pace_ended(context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS && last)
         gone(context);
     else if (result == CUDA_SUCCESS && ours)
@@ -174,9 +174,9 @@ static uint64_t primary(CUdevice device) {
 
 static CUresult release_locked(int index, CUdevice device, int gpu) {
     uint64_t context = retained[gpu] == 1 ? primary(device) : 0;
-    pace_pause();
+    if (context) pace_ends((CUcontext)(uintptr_t)context, NULL);
     CUresult result = REAL_AS(index, cuDevicePrimaryCtxRelease_v2)(device);
-    pace_resume(result == CUDA_SUCCESS ? (CUcontext)(uintptr_t)context : NULL);
+    if (context) pace_ended((CUcontext)(uintptr_t)context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS && retained[gpu] && --retained[gpu] == 0) {
         everything_gone(context);
         account_release(gpu, primary_charge[gpu]);
@@ -208,9 +208,9 @@ static CUresult reset(int index, CUdevice device) {
     if (gpu < 0) return REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
     pthread_mutex_lock(&lock);
     uint64_t context = retained[gpu] ? primary(device) : 0;
-    pace_pause();
+    if (context) pace_ends((CUcontext)(uintptr_t)context, NULL);
     CUresult result = REAL_AS(index, cuDevicePrimaryCtxReset_v2)(device);
-    pace_resume(result == CUDA_SUCCESS ? (CUcontext)(uintptr_t)context : NULL);
+    if (context) pace_ended((CUcontext)(uintptr_t)context, result == CUDA_SUCCESS);
     if (result == CUDA_SUCCESS) everything_gone(context);
     pthread_mutex_unlock(&lock);
     return result;
@@ -258,10 +258,9 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice 
 static CUresult destroy_green(CUgreenCtx context, bool ours) {
     CUcontext part = NULL;
     if (ours) REAL(cuCtxFromGreenCtx)(&part, context);
-    pace_pause();
-    pace_let_go_green(part);
+    pace_ends(part, context);
     CUresult result = REAL(cuGreenCtxDestroy)(context);
-    pace_resume(result == CUDA_SUCCESS ? EVERY_CONTEXT : NULL);
+    pace_ended(part, false); /* of its events no driver says that they go with it */
     return result;
 }
 

@@ -269,6 +269,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 
 /* Streams, launches, graphs. */
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *context);
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
 CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamDestroy_v2(CUstream stream);

@@ -8,7 +8,7 @@
 #include "devices.h"
 #include "holdings.h"
 #include "managed_variables.h"
-#include "pace.h"
+#include "passages.h"
 #include "table.h"
 #include "tails.h"
 
@@ -42,11 +42,7 @@ static void leave(void) {
     struct passage *over = core.over;
     core.over = NULL;
     release_freed();
-    for (struct passage *next; over; over = next) {
-        next = over->next;
-        if (over->event) REAL(cuEventDestroy_v2)(over->event);
-        free(over);
-    }
+    passages_free(over);
     pthread_mutex_unlock(&lock);
 }
 
@@ -62,32 +58,11 @@ static void nap(void) {
 
 /* ------------------------------------------------------------------ what has left */
 
-static void settle(struct passage *passage) {
-    struct tail behind = {.thread = 1, .event = passage->event, .context = passage->context};
-    if (tail_ask(&behind) == TAIL_DONE) managed_core_passed(&core, passage, true);
-}
-
-static void settle_all(void) {
-    for (struct passage *passage = core.passages, *next; passage; passage = next) {
-        next = passage->next;
-        settle(passage);
-    }
-}
-
-/* So that who brought what has left is no longer in anybody's way. */
-static void settle_in(const struct placing *placing) {
-    for (size_t at = 0; at < placing->count; at++) {
-        struct managed *block = NULL;
-        struct passage *passage;
-        while ((passage = managed_core_passing(&core, placing->ranges[at], &block))) settle(passage);
-    }
-}
-
 void managed_settle(void) {
     if (!has_several_gpus()) return;
     enter();
     variables_settle(&variables, &core);
-    settle_all();
+    passages_settle(&core);
     leave();
 }
 
@@ -176,11 +151,22 @@ void managed_leave(struct managed *block) {
 
 /* ------------------------------------------------------------------ calls that place */
 
-struct lane managed_lane(CUstream stream, bool per_thread) {
+static const void *context_here(void) {
     CUcontext here = NULL;
+    REAL(cuCtxGetCurrent)(&here);
+    return here;
+}
+
+/* NULL: a stream of no green context. */
+static const void *green_of(CUstream stream) {
+    CUgreenCtx green = NULL;
+    return REAL(cuStreamGetGreenCtx)(stream, &green) == CUDA_SUCCESS ? (const void *)green : UNKNOWN_CONTEXT;
+}
+
+struct lane managed_lane(CUstream stream, bool per_thread) {
     if (!has_several_gpus()) return (struct lane){0};
-    if (!stream_is_made(stream)) REAL(cuCtxGetCurrent)(&here);
-    return (struct lane){stream_by_one_name(stream), here, stream_is_thread_s(stream, per_thread) ? BY_THREAD : BY_STREAM};
+    const void *owner = stream_is_made(stream) ? green_of(stream) : context_here();
+    return (struct lane){stream_by_one_name(stream), owner, stream_is_thread_s(stream, per_thread) ? BY_THREAD : BY_STREAM};
 }
 
 struct lane managed_advice(void) {
@@ -211,7 +197,7 @@ bool managed_begin(struct placing **placing, const struct range *ranges, size_t 
     made->copies = copies;
     enter();
     if (managed_core_meets(&core, made)) wait_for_taking(made);
-    settle_in(made);
+    passages_settle_in(&core, made);
     bool fits = begin(made, &refusing);
     leave();
     if (!fits && refusing >= 0) {
@@ -227,57 +213,49 @@ bool managed_begin(struct placing **placing, const struct range *ranges, size_t 
     return fits;
 }
 
-/* An event behind what the stream was given by now. */
-static struct passage *passage_by(CUstream stream) {
-    struct passage *passage = calloc(1, sizeof *passage);
-    CUevent event = NULL;
-    CUcontext context;
-    if (!passage) return NULL;
-    bool entered = context_enter(stream);
-    bool recorded = event_here(&event, &context) && REAL(cuEventRecord)(event, stream) == CUDA_SUCCESS;
-    if (entered) context_leave();
-    if (recorded) {
-        passage->event = event;
-        passage->context = context;
-        return passage;
-    }
-    if (event) REAL(cuEventDestroy_v2)(event);
-    free(passage);
-    return NULL;
-}
-
 void managed_end(struct placing *placing, CUresult result) {
     struct passage *passage = NULL;
     if (!placing) return;
     enter();
-    CUstream stream = (CUstream)(uintptr_t)placing->lane.stream;
-    if (managed_core_is_followed(&core, placing) && !stream_is_captured(stream, false)) passage = passage_by(stream);
+    if (managed_core_is_followed(&core, placing)) passage = passage_behind(&placing->lane);
     managed_core_end(&core, placing, passage, result == CUDA_SUCCESS);
     leave();
 }
 
 /* ------------------------------------------------------------------ streams and contexts that end */
 
-void managed_let_go(CUstream stream) {
+/* One step: else a call between them might be taken for one into the next stream of that number. */
+CUresult managed_end_stream(CUstream stream, CUresult (*end)(CUstream stream)) {
     enter();
     managed_core_let_go(&core, stream);
+    CUresult result = end(stream);
     leave();
+    return result;
 }
 
 void managed_pause(void) {
     enter();
 }
 
-/* With a context its events are gone, and what it had to do is over. Where any may be gone, so may any stream, and nobody
- * knows what is over. */
-void managed_resume(CUcontext gone) {
-    if (gone == EVERY_CONTEXT) managed_core_let_all_go(&core);
-    for (struct passage *passage = core.passages, *next; gone && passage; passage = next) {
-        next = passage->next;
-        if (gone != EVERY_CONTEXT && passage->context != gone) continue;
-        passage->event = NULL;
-        managed_core_passed(&core, passage, gone != EVERY_CONTEXT);
-    }
+void managed_resume(void) {
+    leave();
+}
+
+void managed_ends(CUcontext context) {
+    enter();
+    passages_end(&core, context);
+    leave();
+}
+
+void managed_ended(CUcontext context, bool gone) {
+    enter();
+    passages_ended(&core, context, gone);
+    leave();
+}
+
+void managed_ends_green(CUgreenCtx green, CUcontext part) {
+    enter();
+    passages_end_green(&core, green, part);
     leave();
 }
 

@@ -31,14 +31,19 @@ struct lane managed_advice(void);
 bool managed_begin(struct placing **placing, const struct range *ranges, size_t count, struct lane lane, bool copies);
 void managed_end(struct placing *placing, CUresult result);
 
-/* A stream is about to end: its number may be another one's. */
-void managed_let_go(CUstream stream);
+/* End a stream, whose number may be another one's then. */
+CUresult managed_end_stream(CUstream stream, CUresult (*end)(CUstream stream));
 
 /* Take back what has left a GPU by now. */
 void managed_settle(void);
 
-/* A context may end between these two; the second says which one did. */
+/* Between these two the driver is asked nothing of it. */
 void managed_pause(void);
-void managed_resume(CUcontext gone);
+void managed_resume(void);
+
+/* A context is about to end, and then has, or was refused; meanwhile the driver is asked nothing of it. */
+void managed_ends(CUcontext context);
+void managed_ended(CUcontext context, bool gone);
+void managed_ends_green(CUgreenCtx green, CUcontext part);
 
 #endif

@@ -123,13 +123,23 @@ void block_bring(struct managed_core *core, struct managed *block, const struct 
     if (by) by->blocks++;
 }
 
+/* Of a call that is under way nobody knows any more which stream it came to. */
 void managed_core_let_go(struct managed_core *core, const void *stream) {
     for (struct bringer *by = core->bringers; by; by = by->next)
         if (by->lane.stream == stream) by->ended = true;
+    for (struct placing *call = core->placings; call; call = call->next)
+        if (call->lane.by == BY_STREAM && call->lane.stream == stream) call->lane.by = BY_ENDED;
 }
 
-void managed_core_let_all_go(struct managed_core *core) {
-    for (struct bringer *by = core->bringers; by; by = by->next) by->ended = true;
+bool owner_may_be(const void *context, const void *green, const void *part) {
+    return context && (context == green || context == part || context == UNKNOWN_CONTEXT);
+}
+
+void managed_core_let_green_go(struct managed_core *core, const void *green, const void *part) {
+    for (struct bringer *by = core->bringers; by; by = by->next)
+        if (owner_may_be(by->lane.context, green, part)) by->ended = true;
+    for (struct placing *call = core->placings; call; call = call->next)
+        if (call->lane.by == BY_STREAM && owner_may_be(call->lane.context, green, part)) call->lane.by = BY_ENDED;
 }
 
 /* ------------------------------------------------------------------ what its stream has still to do */

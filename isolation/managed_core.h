@@ -25,11 +25,15 @@
 
 struct managed;
 
-/* What a call is given to: a stream, of that context if it is a default one. */
+/* What a call is given to: a stream, of that context if it is a default one, and else of that green context or none. */
 struct lane {
     const void *stream, *context;
-    enum { BY_STREAM, BY_THREAD, BY_ADVICE } by; /* a thread's own default stream; what is of no stream */
+    /* A thread's own default stream; what is of no stream; a stream that has ended meanwhile. */
+    enum { BY_STREAM, BY_THREAD, BY_ADVICE, BY_ENDED } by;
 };
+
+/* Where nobody tells which. */
+#define UNKNOWN_CONTEXT ((const void *)UINTPTR_MAX)
 
 /* A lane that brought blocks where they are. */
 struct bringer {
@@ -69,6 +73,7 @@ struct passage {
     struct passage *next;
     struct managed *blocks;
     void *event, *context; /* whoever holds this knows what they are */
+    const void *owner;     /* the lane's context */
 };
 
 struct managed_core {
@@ -136,8 +141,11 @@ void managed_core_passed(struct managed_core *core, struct passage *passage, boo
 /* The passage of the first block in a range after that one that has any; NULL: there is no more. */
 struct passage *managed_core_passing(const struct managed_core *core, struct range range, struct managed **after);
 
-/* A stream is about to end (all of them: any), and its number may be another one's. */
+/* A stream is about to end, and its number may be another one's; or those of a green context, known as either. */
 void managed_core_let_go(struct managed_core *core, const void *stream);
-void managed_core_let_all_go(struct managed_core *core);
+void managed_core_let_green_go(struct managed_core *core, const void *green, const void *part);
+
+/* Whether that may be its context. */
+bool owner_may_be(const void *context, const void *green, const void *part);
 
 #endif

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "devices.h"
 #include "managed.h"
+#include "marks.h"
 #include "pace_core.h"
 #include "table.h"
 #include "tails.h"
@@ -25,16 +26,12 @@
 #define ESCAPED 256             /* beside a GPU's number: the launch passed unpaid */
 #define LONGEST_END (1000 * MS) /* of a stream, while there is no place for a mark */
 
-struct mark {
-    CUevent event;
-    CUcontext context;
-};
-
 struct pace {
     pthread_mutex_t lock;
     struct pacing core;
     struct mark marks[MARK_PLACES], escape;
     struct tails tails;
+    CUcontext ending; /* it is with the driver, and what was given to it counts as in flight; or NULL */
 };
 
 static struct pace paces[MOST_GPUS];
@@ -50,19 +47,13 @@ static struct spending spending_on(int gpu) {
 
 /* ------------------------------------------------------------------ looks */
 
-/* A query would spoil a capture that is under way, if this thread did not say that it means no part of it. */
-static bool is_reached(const struct mark *mark) {
-    if (!mark->event) return true; /* it went with its context */
-    int mode = CAPTURE_RELAXED;
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    CUresult result = REAL(cuEventQuery)(mark->event);
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    return result != CUDA_ERROR_NOT_READY;
+static bool is_reached(const struct pace *pace, const struct mark *mark) {
+    return mark_is_reached(mark, pace->ending);
 }
 
 static unsigned marks_reached(const struct pace *pace) {
     unsigned count = 0;
-    while (count < pace->core.pending && is_reached(&pace->marks[(pace->core.first + count) % MARK_PLACES])) count++;
+    while (count < pace->core.pending && is_reached(pace, &pace->marks[(pace->core.first + count) % MARK_PLACES])) count++;
     return count;
 }
 
@@ -75,7 +66,8 @@ static void forget_tail(struct pace *pace, struct tail *tail, uint64_t now) {
 static void settle(struct pace *pace, uint64_t now) {
     for (int i = 0; i < MOST_TAILS; i++) {
         struct tail *tail = &pace->tails.of[i];
-        enum tail_state state = tail->launches ? tail_ask(tail) : TAIL_WORKING;
+        bool is_ending = pace->ending && tail->context == pace->ending;
+        enum tail_state state = tail->launches && !is_ending ? tail_ask(tail) : TAIL_WORKING;
         if (state == TAIL_UNKNOWN && pacing_is_over(&pace->core, tail->launches, now)) state = TAIL_DONE;
         if (state == TAIL_DONE) forget_tail(pace, tail, now);
     }
@@ -86,7 +78,7 @@ static void look(struct pace *pace, int gpu, uint64_t now) {
     struct spending on = spending_on(gpu);
     pace->core.looked_at = now;
     if (!pace->core.in_flight_from) return;
-    if (pace->core.escaped_at && is_reached(&pace->escape)) pacing_escaped(&pace->core, &on, now);
+    if (pace->core.escaped_at && is_reached(pace, &pace->escape)) pacing_escaped(&pace->core, &on, now);
     pacing_reached(&pace->core, &on, marks_reached(pace), now);
     if (pacing_pay(&pace->core, &on, tails_are_full(&pace->tails), now)) {
         settle(pace, now);
@@ -125,7 +117,7 @@ static int gpu_paced(CUstream stream) {
 static void mark(struct pace *pace, CUstream stream, bool per_thread, uint64_t now) {
     struct tail *tail = tails_find(&pace->tails, stream, per_thread);
     struct mark *place = &pace->marks[pacing_place(&pace->core)];
-    if (!event_behind(stream, per_thread, &place->event, &place->context)) return;
+    if (!mark_put(place, pace->ending, stream, per_thread)) return;
     pacing_marked(&pace->core, tail ? tail->launches : 1, tail, now);
     if (tail) tail->launches = 0;
 }
@@ -178,8 +170,7 @@ void pace_after(int paced, CUstream stream, bool per_thread) {
     if (paced < 0) return;
     struct pace *pace = &paces[paced & ~ESCAPED];
     pthread_mutex_lock(&pace->lock);
-    struct mark *escape = &pace->escape;
-    if (paced & ESCAPED && event_behind(stream, per_thread, &escape->event, &escape->context)) pacing_escapes(&pace->core);
+    if (paced & ESCAPED && mark_put(&pace->escape, pace->ending, stream, per_thread)) pacing_escapes(&pace->core);
     bool noted = tails_add(&pace->tails, stream, per_thread);
     if (pacing_launched(&pace->core, noted)) mark(pace, stream, per_thread, pace->core.asked_at);
     pthread_mutex_unlock(&pace->lock);
@@ -245,20 +236,35 @@ void pace_await_places(void) {
     }
 }
 
-void pace_let_go_green(CUcontext green) {
-    uint64_t now = now_ns();
-    for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
-        struct pace *pace = &paces[gpu];
-        for (int i = 0; i < MOST_TAILS; i++) {
-            struct tail *tail = &pace->tails.of[i];
-            if (may_end(tail, green) && !mark_tail(pace, tail, now)) forget_tail(pace, tail, now);
-        }
+static void let_go_green(struct pace *pace, CUcontext green, uint64_t now) {
+    for (int i = 0; i < MOST_TAILS; i++) {
+        struct tail *tail = &pace->tails.of[i];
+        if (may_end(tail, green) && !mark_tail(pace, tail, now)) forget_tail(pace, tail, now);
     }
 }
 
 void pace_pause(void) {
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) pthread_mutex_lock(&paces[gpu].lock);
     managed_pause(); /* it has events of contexts, too */
+}
+
+void pace_resume(void) {
+    managed_resume();
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) pthread_mutex_unlock(&paces[gpu].lock);
+}
+
+void pace_ends(CUcontext context, CUgreenCtx green) {
+    for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
+        pthread_mutex_lock(&paces[gpu].lock);
+        if (green) let_go_green(&paces[gpu], context, now_ns());
+        tails_spare(&paces[gpu].tails, context);
+        paces[gpu].ending = context;
+        pthread_mutex_unlock(&paces[gpu].lock);
+    }
+    if (green)
+        managed_ends_green(green, context);
+    else
+        managed_ends(context);
 }
 
 static void forget_context(struct pace *pace, CUcontext gone) {
@@ -268,12 +274,13 @@ static void forget_context(struct pace *pace, CUcontext gone) {
     if (pace->escape.context == gone) pace->escape.event = NULL;
 }
 
-void pace_resume(CUcontext gone) {
-    managed_resume(gone);
+void pace_ended(CUcontext context, bool gone) {
+    managed_ended(context, gone);
     for (int gpu = 0; gpu < MOST_GPUS; gpu++) {
-        struct pace *pace = &paces[gpu];
-        if (gone) forget_context(pace, gone);
-        pthread_mutex_unlock(&pace->lock);
+        pthread_mutex_lock(&paces[gpu].lock);
+        if (gone) forget_context(&paces[gpu], context);
+        paces[gpu].ending = NULL;
+        pthread_mutex_unlock(&paces[gpu].lock);
     }
 }
 

@@ -18,15 +18,15 @@ void pace_done(void);
 /* A stream is about to end, or to be captured: it can't be asked any more whether it is done. */
 void pace_let_go(CUstream stream, bool per_thread);
 
-/* Between these two nobody asks the driver anything. `gone` is the context that ended meanwhile, or NULL; or EVERY_CONTEXT
- * where streams have ended and nobody knows whose. */
-#define EVERY_CONTEXT ((CUcontext)UINTPTR_MAX)
+/* Between these two nobody asks the driver anything. */
 void pace_pause(void);
-void pace_resume(CUcontext gone);
+void pace_resume(void);
 
-/* A green context is about to end, and its streams can't be asked any more: have room to note that; and between those two,
- * note it. The context is what the driver knows it by, or NULL. */
+/* A context is about to end; and it has, or was refused. Meanwhile nobody asks the driver anything of it, and what it was
+ * given counts as in flight; all else goes on, for the driver may take its time. A green one, or NULL, the driver knows as
+ * that context, or as none (NULL); its streams can't be asked any more: before it there is to be room to note that. */
 void pace_await_places(void);
-void pace_let_go_green(CUcontext green);
+void pace_ends(CUcontext context, CUgreenCtx green);
+void pace_ended(CUcontext context, bool gone);
 
 #endif

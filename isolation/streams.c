@@ -5,24 +5,22 @@
 #include "table.h"
 #include "tails.h"
 
-static void let_go(CUstream stream) {
-    if (!stream_is_made(stream)) return; /* the driver refuses to end it, and it goes on */
+static CUresult destroy(CUstream stream, CUresult (*end)(CUstream stream)) {
+    if (!stream_is_made(stream)) return end(stream); /* the driver refuses to end it, and it goes on */
     pace_let_go(stream, false);
-    managed_let_go(stream);
+    return managed_end_stream(stream, end);
 }
 
 EXPORT CUresult cuStreamDestroy(CUstream stream) {
-    let_go(stream);
-    return REAL(cuStreamDestroy)(stream);
+    return destroy(stream, REAL(cuStreamDestroy));
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    let_go(stream);
-    return REAL(cuStreamDestroy_v2)(stream);
+    return destroy(stream, REAL(cuStreamDestroy_v2));
 }
 
 static CUresult begun(CUresult result) {
-    pace_resume(NULL);
+    pace_resume();
     return result;
 }
 

@@ -3,9 +3,9 @@
 #include <pthread.h>
 
 #include "devices.h"
-#include "pace.h"
 #include "table.h"
 
+#define EVERY_CONTEXT ((CUcontext)UINTPTR_MAX)
 #define THREAD_DEFAULT ((CUstream)(uintptr_t)2)
 
 bool stream_is_thread_s(CUstream stream, bool per_thread) {
@@ -141,6 +141,15 @@ enum tail_state tail_ask(const struct tail *tail) {
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     if (here != tail->context) REAL(cuCtxPopCurrent_v2)(&before);
     return result == CUDA_SUCCESS ? TAIL_DONE : result == CUDA_ERROR_NOT_READY ? TAIL_WORKING : TAIL_UNKNOWN;
+}
+
+void tails_spare(struct tails *tails, CUcontext context) {
+    for (int i = 0; i < MOST_TAILS; i++) {
+        struct tail *tail = &tails->of[i];
+        if (tail->launches || !tail->event || tail->event_context != context) continue;
+        REAL(cuEventDestroy_v2)(tail->event);
+        tail->event = NULL;
+    }
 }
 
 uint64_t tails_drop(struct tails *tails, CUcontext context) {

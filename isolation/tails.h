@@ -39,6 +39,9 @@ bool tails_are_full(const struct tails *tails);
 /* Whether the stream is done with everything; unknown while it takes part in a capture, which a question would spoil. */
 enum tail_state tail_ask(const struct tail *tail);
 
+/* A context is about to end: what of it is not in use now is not to be asked for later. */
+void tails_spare(struct tails *tails, CUcontext context);
+
 /* A context is gone, and what was made in it. How many launches are forgotten. */
 uint64_t tails_drop(struct tails *tails, CUcontext context);
 

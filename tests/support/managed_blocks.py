@@ -78,6 +78,7 @@ class Call:
     placing: object
     prefers: bool = False  # it says where what it names is preferred to lie
     issued: bool = False
+    ended_stream: bool = False  # while it was under way: nobody knows which one of that number it came to
     done: bool = True
     ended: int | None = None  # when
     found: list[Block] = field(default_factory=list)  # what was there when the driver was asked

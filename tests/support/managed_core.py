@@ -45,7 +45,13 @@ class Taking(ctypes.Structure):
 class Passage(ctypes.Structure):
     """As in managed_core.h."""
 
-    _fields_ = (("next", _POINTER), ("blocks", _POINTER), ("event", _POINTER), ("context", _POINTER))
+    _fields_ = (
+        ("next", _POINTER),
+        ("blocks", _POINTER),
+        ("event", _POINTER),
+        ("context", _POINTER),
+        ("owner", _POINTER),
+    )
 
 
 class _Map(ctypes.Structure):
@@ -94,6 +100,7 @@ def library() -> ctypes.CDLL:
         ("managed_core_end", None, (core, ctypes.POINTER(Placing), ctypes.POINTER(Passage), ctypes.c_bool)),
         ("managed_core_passed", None, (core, ctypes.POINTER(Passage), ctypes.c_bool)),
         ("managed_core_let_go", None, (core, _POINTER)),
+        ("managed_core_let_green_go", None, (core, _POINTER, _POINTER)),
     ):
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

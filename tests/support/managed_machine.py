@@ -13,6 +13,7 @@ from support.managed_core import BY_ADVICE, BY_STREAM, BY_THREAD, Core, Fresh, L
 
 SPACE = 32  # units of addresses that blocks lie in
 MOST_TAKEN = 3  # at once
+GREEN = 100  # and a stream's number: the green context that it is of
 TANGLED, ENDED = -1, -2  # brought by nobody knows whom, or by a stream that is no more
 
 
@@ -201,7 +202,7 @@ class Machine:
         self.lane = lane
         ranges = (Range * len(wheres))(*(Range(one.at * UNIT, one.size * UNIT, one.gpu) for one in wheres))
         copies = by == BY_ADVICE and self.chance.random() < 0.2
-        placing = library().managed_placing(ranges, len(wheres), Lane(lane, None, by))
+        placing = library().managed_placing(ranges, len(wheres), Lane(lane, GREEN + lane, by))
         placing.contents.copies = copies
         call, fresh = Call(wheres=wheres, lane=lane, by=by, copies=copies, placing=placing), Fresh()
         call.prefers = by == BY_ADVICE and not copies
@@ -253,7 +254,7 @@ class Machine:
             self._brings(block, call)
 
     def _is_behind(self, block: Block, call: Call) -> bool:
-        return call.by == BY_STREAM and block.brought_by in (None, call.lane)
+        return call.by == BY_STREAM and not call.ended_stream and block.brought_by in (None, call.lane)
 
     def _brings(self, block: Block, call: Call) -> None:
         block.brought_by = call.lane if self._is_behind(block, call) else TANGLED
@@ -408,9 +409,14 @@ class Machine:
         if self.legal or self.chance.random() < 0.8:
             return
         lane = self.chance.randrange(1, 4)
-        library().managed_core_let_go(self.core, lane)
+        if self.chance.random() < 0.5:
+            library().managed_core_let_go(self.core, lane)
+        else:
+            library().managed_core_let_green_go(self.core, GREEN + lane, None)
         if lane in self.streams:
             self.streams[-next(self.numbers)] = self.streams.pop(lane)
+        for call in self.calls:
+            call.ended_stream = call.ended_stream or (call.by == BY_STREAM and call.lane == lane)
         for block in [*self.blocks, *self.freed]:
             if block.brought_by == lane:
                 block.brought_by = ENDED

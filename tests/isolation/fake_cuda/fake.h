@@ -21,6 +21,8 @@ bool fake_graph_free(CUdeviceptr address);
 CUresult fake_graph_allocate(CUgraph graph, int gpu, CUdeviceptr *address, uint64_t bytes);
 /* Whether it was a green context that is destroyed. */
 bool fake_ended(const void *context);
+/* The context of which it is a part, by which some drivers may name its streams' one. */
+CUresult fake_primary_of(CUgreenCtx green, CUcontext *context);
 /* The context itself. */
 const void *fake_owner(void);
 /* Free a block of a pool; false if it is none. */

@@ -25,6 +25,7 @@ struct driver_context {
     unsigned attached; /* times, beyond its making */
     CUcontext below; /* on the thread's stack of contexts */
     bool ended;      /* of a green one: it stays in memory, so that whoever uses its streams once more is found out */
+    _Atomic int *come; /* its end waits by this word */
 };
 
 struct driver_green_context {
@@ -137,9 +138,12 @@ CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned 
     return create(context, device);
 }
 
+/* Parameters, of which the driver's own are not asked for here, are a word to wait by. */
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags, CUdevice device) {
-    (void)flags, (void)parameters;
-    return create(context, device);
+    (void)flags;
+    CUresult result = create(context, device);
+    if (result == CUDA_SUCCESS) (*context)->come = parameters;
+    return result;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
@@ -172,6 +176,7 @@ static uint64_t beyond(int limit, uint64_t value) {
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
+    fake_come_when_told(context->come);
     heap_give_all(context);
     for (int i = 0; i < 3; i++) world_give(context->gpu, beyond(i, context->limits[i]));
     world_give(context->gpu, world->context_bytes);
@@ -235,14 +240,14 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     return CUDA_SUCCESS;
 }
 
-/* A part of the primary context, which it holds. */
+/* A part of the primary context, which it holds. Resources, of which it has none, are a word to wait by. */
 CUresult cuGreenCtxCreate(CUgreenCtx *context, void *resources, CUdevice device, unsigned flags) {
     CUcontext held;
-    (void)resources, (void)flags;
+    (void)flags;
     CUresult result = cuDevicePrimaryCtxRetain(&held, device);
     if (result != CUDA_SUCCESS) return result;
     *context = malloc(sizeof **context);
-    **context = (struct driver_green_context){.device = device, .part = {.gpu = device}};
+    **context = (struct driver_green_context){.device = device, .part = {.gpu = device, .come = resources}};
     return CUDA_SUCCESS;
 }
 
@@ -251,7 +256,13 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
     return CUDA_SUCCESS;
 }
 
+CUresult fake_primary_of(CUgreenCtx green, CUcontext *context) {
+    *context = &primary[green->device];
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx context) {
+    fake_come_when_told(context->part.come);
     context->part.ended = true;
     return cuDevicePrimaryCtxRelease_v2(context->device);
 }

@@ -9,6 +9,7 @@
 
 struct driver_stream {
     CUcontext context;
+    CUgreenCtx green; /* of which it is, or NULL */
     CUgraph captured; /* into which it is, or NULL */
     bool ended;
 };
@@ -29,7 +30,8 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned flags, int priority) {
     (void)flags, (void)priority;
     *stream = malloc(sizeof **stream);
-    **stream = (struct driver_stream){0};
+    **stream = (struct driver_stream){.green = context};
+    if (getenv("FAKE_CUDA_GREEN_IS_PRIMARY")) return fake_primary_of(context, &(*stream)->context);
     return cuCtxFromGreenCtx(&(*stream)->context, context);
 }
 
@@ -88,6 +90,12 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
     *context = is_made(stream) ? stream->context : (CUcontext)(uintptr_t)fake_owner();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *context) {
+    must_live(stream);
+    *context = is_made(stream) ? stream->green : NULL;
     return CUDA_SUCCESS;
 }
 

@@ -86,6 +86,9 @@ static bool obey(const char *line) {
     else if (GIVEN("passing-place", "%llu", &number) == 1) place_in_passing(number);
     else if (GIVEN("place-beside", "%llu", &number) == 1) place_beside(number);
     else if (GIVEN("replace-while-placed", "%llu", &number) == 1) replace_while_placed(number);
+    else if (GIVEN("end-while-placed", "%llu", &number) == 1) end_while_placed(number);
+    else if (GIVEN("green-place", "%63s %llu", name, &number) == 2) place_by_green(name, number);
+    else if (GIVEN("go-on-while-ending", "%63s %llu", name, &number) == 2) go_on_while_ending(name, number);
     else if (GIVEN("behind-placed", "%llu", &number) == 1) take_behind_placed(number);
     else if (GIVEN("wild", "%llu %llu %d", &number, &other, &batch) == 3) be_wild(number, other, batch);
     else if (strcmp(word, "end-default-stream") == 0) printf("%d\n", CU(cuStreamDestroy_v2)(NULL));
