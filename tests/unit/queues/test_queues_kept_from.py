@@ -195,19 +195,21 @@ def alone(waiter: Waiter) -> Candidate:
 @given(st.integers(0, 2**32))
 @settings(max_examples=120, deadline=None)
 def test_a_node_is_kept_from_whom_the_rule_as_written_says(seed: int) -> None:
-    """Over three levels, weights, priorities and users, for each head and whoever else waits."""
+    """Over three levels, weights, priorities and users, for each head and whoever else waits; some share a node."""
     scene = Scene(seed)
     written, heads = Written(scene), scene.waiting[::3]
     memory = SweepMemory(patience=0.0, hold=10_000.0, owed=10_000.0)
+    nodes = {head.uid: {f"kept-for-{head.uid}", f"shared{number % 3}"} for number, head in enumerate(heads)}
     for head in heads:
         memory.head_refused(head.uid, now=scene.now)
-        memory.keep_for(alone(head), (f"kept-for-{head.uid}",))
+        memory.keep_for(alone(head), tuple(nodes[head.uid]))
     # No room is asked for here.
     placing = cast("Placing", None)
     cards, lines = scene.cards, scene.lines
     keeping = Keeping(books=scene.books, cards=cards, lines=lines, memory=memory, placing=placing, now=scene.now)
     for other in scene.waiting:
-        expected = {f"kept-for-{head.uid}" for head in heads if head is not other and written.is_kept(head, other)}
+        before = [nodes[head.uid] for head in heads if head is not other and written.is_kept(head, other)]
+        expected = set[str]().union(*before)
         assert keeping.kept_from(alone(other)) == expected, (other.uid, other.queue, other.user)
 
 

@@ -5,7 +5,7 @@ Everything is worked out of the picture's arrays once for each version of them; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -252,6 +252,11 @@ class Cards:
     def fitting_by_row(self) -> ByRow:
         """The same of each node, as things are now."""
         return self._fitting.by_row()
+
+    def are_taken(self, nodes: Sequence[str]) -> bool:
+        """Whether each card of these nodes is one's whole: nobody else comes there, with whatever slice."""
+        _, rows = self.picture.rows_of(nodes)
+        return not bool((self._grid.open & ~self._grid.closed)[rows].any())
 
     def kinds(self, request: PodRequest) -> frozenset[int]:
         """The kinds of cards that the pod allows, and that allow it; some may have too little memory to give."""

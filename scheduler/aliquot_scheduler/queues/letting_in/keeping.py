@@ -12,17 +12,16 @@ moment: who comes in is asked about those few, and how far a head's share reache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
-from itertools import pairwise
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aliquot_scheduler.queues.judging.cards import Cards
 from aliquot_scheduler.queues.judging.fitting import ByRow
 from aliquot_scheduler.queues.judging.rules import Cause
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.reaching import Reaching
+from aliquot_scheduler.queues.letting_in.sides import Sides
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
-from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY, Tree
+from aliquot_scheduler.queues.said.tree import COMPUTE, MEMORY
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.line import Line
 from aliquot_scheduler.queues.waiting.users import Whose
@@ -54,8 +53,8 @@ class Keeping:
         # For whom what is kept, and the other way round; and what of all that, or of what has room, is kept from whom.
         self._kept: Mapping[str, tuple[str, ...]] = {}
         self._heads: dict[str, list[str]] = {}
-        self._all: _Sides | None = None
-        self._with_room: _Sides | None = None
+        self._all: Sides | None = None
+        self._with_room: Sides | None = None
         # On which nodes a card may have room, and all of these; which of them are kept for whom, the first by UID.
         self._room: ByRow | None = None
         self._every_row = 0
@@ -177,8 +176,8 @@ class Keeping:
             self._every_row = (1 << len(self._room.rows)) - 1
         return self._room
 
-    def _sides(self, nodes: Sequence[str]) -> _Sides:
-        return _Sides(
+    def _sides(self, nodes: Sequence[str]) -> Sides:
+        return Sides(
             nodes,
             heads=self._heads,
             tree=self._tree,
@@ -186,110 +185,6 @@ class Keeping:
             reaching=self._reaching,
             now=self._now,
         )
-
-
-class _Sides:
-    """From whom some nodes are kept, by the sides on which heads' shares reach; the first node is the lowest bit."""
-
-    def __init__(
-        self,
-        nodes: Sequence[str],
-        *,
-        heads: Mapping[str, Iterable[str]],
-        tree: Tree,
-        memory: SweepMemory,
-        reaching: Reaching,
-        now: float,
-    ) -> None:
-        """`heads` are for whom each node is kept that is."""
-        self._names = nodes
-        self._tree = tree
-        self._memory = memory
-        self._reaching = reaching
-        self._now = now
-        self._nodes: dict[str, int] = {}
-        for place, node in enumerate(nodes):
-            for uid in heads.get(node, ()):
-                self._nodes[uid] = self._nodes.get(uid, 0) | 1 << place
-        # For whom they are kept from all, and others by their queue.
-        self._from_all: list[str] = []
-        self._near: dict[str, list[tuple[str, Candidate]]] = {}
-        # By the queue below which ways part, and the child of it on whose side the head is; and what of that is kept
-        # from each child, from each queue, and from each user.
-        self._by_side: dict[str, dict[str, int]] = {}
-        self._beside: dict[tuple[str, str], int] = {}
-        self._far: dict[str, int] = {}
-        self._known: dict[tuple[str, str, str], int] = {}
-        self._named: dict[int, frozenset[str]] = {}
-        self._sort()
-
-    def kept_from(self, candidate: Candidate) -> frozenset[str]:
-        """What of these nodes is."""
-        kept = self.places_kept_from(candidate)
-        if kept not in self._named:
-            self._named[kept] = frozenset(node for place, node in enumerate(self._names) if kept >> place & 1)
-        return self._named[kept]
-
-    def places_kept_from(self, candidate: Candidate) -> int:
-        """The same as bits; from others of the same user nothing else is kept."""
-        first, uid = candidate.first, candidate.uid
-        who = first.queue, first.user, uid if uid in self._nodes else ""
-        if who not in self._known:
-            if first.queue not in self._far:
-                self._far[first.queue] = self._kept_far_from(first.queue)
-            near = [
-                other for other, head in self._near.get(first.queue, ()) if self._stands_back(candidate, other, head)
-            ]
-            kept = self._far[first.queue]
-            for other in (*self._from_all, *near):
-                kept |= self._nodes[other] if other != uid else 0
-            self._known[who] = kept
-        # Whatever shares are, who has lost a turn had room, and left it unused.
-        return self._known[who] | self._for_heads_of_no_lost_turn if first.lost else self._known[who]
-
-    @cached_property
-    def _for_heads_of_no_lost_turn(self) -> int:
-        found = 0
-        for uid, nodes in self._nodes.items():
-            if (keeping := self._memory.keeping(uid)) and not keeping[0].first.lost:
-                found |= nodes
-        return found
-
-    def _sort(self) -> None:
-        owed = self._memory.owed(now=self._now)
-        for uid, nodes in self._nodes.items():
-            keeping = self._memory.keeping(uid)
-            if keeping is None or uid in owed:
-                self._from_all.append(uid)
-                continue
-            head, reach = keeping
-            self._near.setdefault(head.first.queue, []).append((uid, head))
-            for name, parent in pairwise(self._tree.path(head.first.queue)):
-                if name in reach or self._reaching.reaches(head, name, parent):
-                    below = self._by_side.setdefault(parent, {})
-                    below[name] = below.get(name, 0) | nodes
-
-    def _kept_far_from(self, queue: str) -> int:
-        """For heads of other queues: at each level for a sibling's, but from none with a higher priority."""
-        found = 0
-        for side in pairwise(self._tree.path(queue)):
-            if side not in self._beside:
-                self._beside[side] = self._kept_for_siblings_of(*side)
-            found |= self._beside[side]
-        return found
-
-    def _kept_for_siblings_of(self, name: str, parent: str) -> int:
-        nodes, found = self._tree.nodes, 0
-        for side, kept in self._by_side.get(parent, {}).items():
-            if side != name and nodes[name].priority <= nodes[side].priority:
-                found |= kept
-        return found
-
-    def _stands_back(self, candidate: Candidate, uid: str, head: Candidate) -> bool:
-        """Whether one of the same queue does: from its own user's pods it is kept in any case."""
-        if head.first.user == candidate.first.user:
-            return self._memory.patience.is_impatient(uid, now=self._now, beyond=True)
-        return self._reaching.reaches(head, (head.first.queue, head.first.user), head.first.queue)
 
 
 def _always(_: Candidate) -> bool:

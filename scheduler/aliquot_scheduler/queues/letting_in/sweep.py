@@ -7,7 +7,7 @@ where it ended, whatever has changed: it asks for none of those again for whom i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from aliquot_scheduler.deciding.promises import Promise
@@ -60,7 +60,7 @@ class Sweep:
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=cards)
         self._shares = books.shares(now=now)
-        # Whether somebody was let in for whom nodes were kept: those who were passed over for that come anew.
+        # Whether somebody was let in and left what was kept for it: those who were passed over for that come anew.
         self.again = False
         memory.pause(now=now)
         self._keeping = Keeping(books=books, cards=cards, lines=hall.lines, memory=memory, placing=placing, now=now)
@@ -105,8 +105,9 @@ class Sweep:
                 asks = refusal is None and self._walk.may_fit(tried)
                 promises, beside = self._promised(tried) if asks else ([], None)
                 if promises:
-                    self.again = candidate.uid in self._memory.kept(now=self._now)
+                    kept = self._memory.kept(now=self._now)
                     yield tried, promises
+                    self.again = candidate.uid in kept and self._leaves_anything(candidate, kept)
                     self._shares.changed(candidate.first.queue)
                     self.room_changed()
                     if self.again:
@@ -122,6 +123,14 @@ class Sweep:
             broken_off = self._placing.in_vain >= MOST_IN_VAIN
             self._memory.end(version=self._cards.version, broken_off=broken_off, complete=complete)
             self._books.keep_idle(self._keeping.idle(), now=self._now)
+
+    def _leaves_anything(self, candidate: Candidate, kept: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether others may have what was `kept` for one that has come in: most take all, and hundreds may come.
+
+        Room is left on its nodes, or for others other nodes are kept than before.
+        """
+        others = {uid: nodes for uid, nodes in kept.items() if uid != candidate.uid}
+        return others != self._memory.kept(now=self._now) or not self._cards.are_taken(kept[candidate.uid])
 
     def _promised(self, candidate: Candidate) -> tuple[list[Promise], Refusal | None]:
         """Room for all of them, or for none; and why there is none for them though it was found."""
