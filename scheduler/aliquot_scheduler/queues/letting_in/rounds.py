@@ -125,14 +125,14 @@ class Rounds:
         """Those for whom room was made, as soon as all of it is there."""
         register = self._register
         clearings = register.clearings
+        register.making_room.call_off_void(now=now)
         for clearing in clearings:
-            is_free = clearings.is_free(clearing, now=now)
-            if why := clearings.why_void(clearing, now=now) or register.making_room.why_unwanted(
-                clearing, closely=is_free
-            ):
+            if not clearings.is_free(clearing, now=now):
+                continue
+            if why := register.making_room.why_unwanted(clearing):
                 log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
                 register.making_room.call_off(clearing)
-            elif is_free:
+            else:
                 clearings.drop(clearing)
                 promises = sweep.bring_in_all(clearing) or sweep.bring_in_all(clearing, beside=self._resting())
                 members = register.books.runs.begun_by([place.waiter for place in clearing.places])

@@ -6,6 +6,7 @@ of pods. What the leader before us kept is kept by us, once all is known.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
@@ -23,6 +24,8 @@ from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
 from aliquot_scheduler.queues.waiting.inside import Inside
 from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter
+
+log = logging.getLogger(__name__)
 
 # Whoever takes the place of one that was moved comes, and is let in, within so long: controllers take seconds.
 _COMES = 60.0
@@ -102,10 +105,13 @@ class MakingRoom:
         """Of which groups the leader before us sent some away, for these or for who is bound, and some are there."""
         return self.torn(groups_said([*waiters, *self._inside.bound.values()], word=word))
 
-    def call_off(self, clearing: Clearing) -> None:
-        """It is not made any more: whoever rests for it stands in line again. So do those who had counted on it."""
-        self._let_stand_in_line(clearing)
-        self.call_off_vain()
+    def call_off(self, *clearings: Clearing) -> None:
+        """They are made no more: whoever rests for one stands in line again. So do those who had counted on them."""
+        for clearing in clearings:
+            self._let_stand_in_line(clearing)
+        # Once for all of them: it looks at everybody who is bound.
+        if clearings:
+            self.call_off_vain()
 
     def tell_time(self, now: float) -> None:
         """It is so late: room is kept no more for who has not come in time, and for who could not come by now."""
@@ -132,24 +138,31 @@ class MakingRoom:
         return is_demanded(refuge, ledger=self._books.ledger, cards=self._planting.cards)
 
     def call_off_void(self, *, now: float) -> None:
-        """Those whose time is over, or whose node is out."""
+        """Those whose time is over, or whose node is out, or for which nobody rests any more."""
+        void = list[Clearing]()
         for clearing in self.clearings:
-            if self.clearings.why_void(clearing, now=now):
-                self.call_off(clearing)
+            if why := self.clearings.why_void(clearing, now=now) or self.why_unwanted(clearing, closely=False):
+                log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
+                void.append(clearing)
+        self.call_off(*void)
 
     def may_come_true(self, clearing: Clearing) -> bool:
         """Whether anybody still goes: what it lacks though its room is free, only they can leave."""
         return any(victim.uid in self._inside.bound for victim in clearing.victims) or bool(self._leaving())
 
     def vain(self) -> Iterator[Clearing]:
-        """What will not be there though all go who were asked to, or are to be; ask no further once one is dropped."""
+        """What will not be there though all go who were asked to, or are to be, by those who are so now."""
         leaving = self._leaving() if len(self.clearings) else frozenset[str]()
         return (one for one in self.clearings if not self.clearings.comes_true(one, leaving=leaving))
 
     def call_off_vain(self) -> None:
-        """Of others and of the leader before us."""
-        while (one := next(self.vain(), None)) is not None:
-            self._let_stand_in_line(one)
+        """Of others and of the leader before us, until none is left: one may count on whom another was to send away."""
+        called_off = True
+        while called_off:
+            called_off = False
+            for one in self.vain():
+                self._let_stand_in_line(one)
+                called_off = True
 
     def _let_stand_in_line(self, clearing: Clearing) -> None:
         self.clearings.drop(clearing)
@@ -215,9 +228,7 @@ class MakingRoom:
 
     def call_off_unwanted(self) -> None:
         """When everything else was put down anew: what is of no use any more; the others are read anew."""
-        for clearing in self.clearings:
-            if self.why_unwanted(clearing):
-                self.call_off(clearing)
+        self.call_off(*(clearing for clearing in self.clearings if self.why_unwanted(clearing)))
         self.clearings.read_anew(self._as_it_lies)
 
     def _as_it_lies(self, place: Place) -> Waiter:
