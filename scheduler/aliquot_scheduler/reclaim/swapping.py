@@ -32,11 +32,15 @@ class Swapping:
         """Those for which another room is to be looked for.
 
         Not before all have been asked who go for it: they count as gone in this look, and would not be asked any more.
+        And once more when its room is there, before it comes to that: whoever could not go a while ago may by now.
         """
         clearings, bound = self._register.clearings, self._register.inside.bound
+        sound_first = self._register.sound_first
         self._vain = {uid: until for uid, until in self._vain.items() if now < until}
         for clearing in clearings:
-            if clearing.uid in self._vain or not clearings.has_begun_to_fail(clearing):
+            if not clearings.has_begun_to_fail(clearing):
+                continue
+            if clearing.uid in self._vain and not sound_first.awaits_look(clearing.candidate):
                 continue
             if not clearings.unasked(clearing, bound=bound):
                 yield clearing
@@ -48,6 +52,7 @@ class Swapping:
             new = self._sound(old, planner)
             if new is None:
                 self._vain[old.uid] = now + self._again
+                self._register.sound_first.looked_at(old.candidate, now=now)
                 continue
             # Who went for the first one may be missed by its group as well.
             new = msgspec.structs.replace(new.begun(now=now, wall=wall), groups=(*old.groups, *groups_of(new)))

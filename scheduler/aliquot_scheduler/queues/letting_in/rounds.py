@@ -26,6 +26,7 @@ from aliquot_scheduler.queues.judging.trial import FreeInSum
 from aliquot_scheduler.queues.letting_in.gangs import Placing
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.letting_in.sweep import Sweep
+from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import COMPUTE
 from aliquot_scheduler.queues.waiting.waiter import GangKey, Waiter, summed
 from aliquot_scheduler.queues.waiting.waits import WaitsSoFar
@@ -132,7 +133,7 @@ class Rounds:
             if why := register.making_room.why_unwanted(clearing):
                 log.info("no room is made any more", extra={"pod": clearing.candidate.first.pod.key, "reason": why})
                 register.making_room.call_off(clearing)
-            else:
+            elif not self._is_other_looked_for(clearing, now=now):
                 clearings.drop(clearing)
                 promises = sweep.bring_in_all(clearing) or sweep.bring_in_all(clearing, beside=self._resting())
                 members = register.books.runs.begun_by([place.waiter for place in clearing.places])
@@ -148,6 +149,12 @@ class Rounds:
                     register.making_room.call_off(clearing)
         # Whoever is looked at next must not be let in by room that is kept again, nor be kept out of what is no more.
         sweep.room_changed()
+
+    def _is_other_looked_for(self, clearing: Clearing, *, now: float) -> bool:
+        """A GPU of it began to fail, and it is not known yet whether a sound one can be had (`reclaim/swapping.py`)."""
+        register = self._register
+        begun = register.clearings.has_begun_to_fail(clearing)
+        return begun and register.sound_first.is_to_wait(clearing.candidate, now=now)
 
     def _resting(self) -> list[Charge]:
         """What those come to for whom room is made still: their guarantee is theirs, and not once more held back."""

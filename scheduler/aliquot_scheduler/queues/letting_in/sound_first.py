@@ -45,8 +45,16 @@ class SoundFirst:
         # Whoever waits there is shown to an autoscaler, and a node would come for it.
         if ledger.tree.nodes[candidate.first.queue].spec.autoscale:
             return None
+        return no_room(WHY) if self.is_to_wait(candidate, now=now) else None
+
+    def is_to_wait(self, candidate: Candidate, *, now: float) -> bool:
+        """Whether it is still to be looked at who goes for it, where only what fails has room; not for long."""
         since, is_vain = self._since.setdefault(candidate.uid, now), now < self._vain.get(_key(candidate), now)
-        return None if is_vain or now - since >= _LONGEST else no_room(WHY)
+        return not is_vain and now - since < _LONGEST
+
+    def awaits_look(self, candidate: Candidate) -> bool:
+        """Whether it was found to have room on what fails alone, and nobody has looked since."""
+        return candidate.uid in self._since and _key(candidate) not in self._vain
 
     def looked_at(self, candidate: Candidate, *, now: float) -> None:
         """Nobody goes for it, nor for others that ask the same."""
