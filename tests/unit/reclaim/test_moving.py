@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aliquot_core.inventory import Gpu, Health
-from aliquot_scheduler.queues.said.settings import QueueSettings
-from aliquot_scheduler.queues.said.spec import QueueSpec
 from aliquot_scheduler.reclaim.allowance import Allowance
 from aliquot_scheduler.reclaim.residents import Budget
-from support.centre import gpus, make_node, sick
+from support.moving_stage import APART, LONG, MovingStage
 from support.queue_stage import queue
-from support.reclaim_stage import ReclaimStage
-
-OPEN = {"blue": queue(), "red": queue()}
-APART = {"placement": "spread"}
-# A pod of these tests has run for ten hours when it is bound: so long a whole card waits until moving a half pays.
-LONG = 60_000.0
-
-
-class Board(ReclaimStage):
-    """A cluster on which pods may be moved, an hour after its leader began."""
-
-    def __init__(self, specs: Mapping[str, QueueSpec] | None = None, **more: Any) -> None:
-        super().__init__(OPEN if specs is None else specs, **({"moves_per_hour": 10} | more))
-        self.consolidate()
-        self.consolidate(after=3_600.0)
-
-    def scattered(self, count: int = 2, compute: int = 50, **more: Any) -> None:
-        """So many halves, each on a card of its own."""
-        for number in range(count):
-            self.submit_made(f"half{number}", compute, by=f"job{number}", queue="blue", notes=APART, **more)
-            self.run(after=1.0)
-        assert len({gpu for number in range(count) for gpu in self.lies(f"half{number}")}) == count
-
-    def lies(self, uid: str) -> list[tuple[str, str]]:
-        """On which cards a pod lies."""
-        return sorted(self.picture.holdings.of(uid))
-
-    def goes(self) -> list[str]:
-        """Whoever is to go is asked, and is gone."""
-        asked = self.evict()
-        for uid in asked:
-            self.gone(uid)
-        return sorted(asked)
 
 
 def test_one_of_two_halves_is_moved_beside_the_other_for_one_that_wants_a_whole_card() -> None:
     """The card is kept for it, and a place for the half's successor, which nobody else gets."""
-    stage = Board(nodes=(2,))
+    stage = MovingStage(nodes=(2,))
     stage.scattered()
     stage.submit("whole", 100, queue="red")
     assert stage.run() == []
@@ -72,7 +34,7 @@ def test_one_of_two_halves_is_moved_beside_the_other_for_one_that_wants_a_whole_
 
 def test_nobody_is_moved_before_it_pays() -> None:
     """What is lost is never more than what was waited for already; and then it is done."""
-    stage = Board(nodes=(2,))
+    stage = MovingStage(nodes=(2,))
     stage.scattered()
     stage.submit("whole", 100, queue="red")
     stage.run()
@@ -84,7 +46,7 @@ def test_nobody_is_moved_before_it_pays() -> None:
 @pytest.mark.parametrize("theirs", ["amber", "violet"])
 def test_whoever_has_waited_for_as_much_is_helped_though_one_before_it_has_not(theirs: str) -> None:
     """What moving costs for one is known for all who ask for the same: whoever has paid it is not put off with them."""
-    stage = Board({"blue": queue(), "red": queue(), theirs: queue()}, nodes=(2,))
+    stage = MovingStage({"blue": queue(), "red": queue(), theirs: queue()}, nodes=(2,))
     stage.scattered()
     stage.submit("old", 100, queue="red")
     stage.run()
@@ -98,7 +60,7 @@ def test_whoever_has_waited_for_as_much_is_helped_though_one_before_it_has_not(t
 
 def test_whoever_leaves_counts_as_gone_when_it_is_asked_whether_there_is_enough() -> None:
     """Two halves and one on the way out: without its half there would be too little for a whole card."""
-    stage = Board(nodes=(2,))
+    stage = MovingStage(nodes=(2,))
     stage.scattered()
     stage.submit("last", 50, queue="blue")
     stage.run()
@@ -123,7 +85,7 @@ def test_whoever_leaves_counts_as_gone_when_it_is_asked_whether_there_is_enough(
 )
 def test_nobody_is_moved_who_may_not_be_or_has_no_place(why: str) -> None:
     """And nobody goes for one that waits then."""
-    stage = Board(nodes=(2,), moves_per_hour=0 if why == "off" else 10)
+    stage = MovingStage(nodes=(2,), moves_per_hour=0 if why == "off" else 10)
     notes = APART | ({"preemptible": "false"} if why == "not preemptible" else {})
     constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     spec = {"topologySpreadConstraints": [constraint]} if why == "spread by kubernetes" else {}
@@ -151,7 +113,7 @@ def test_nobody_is_moved_who_may_not_be_or_has_no_place(why: str) -> None:
 
 def test_nobody_is_moved_for_one_that_its_quota_keeps_out() -> None:
     """It would not be let in, whatever card is free: its queue has used up what it may."""
-    stage = Board({"blue": queue(), "red": queue(limit=120)}, nodes=(2,))
+    stage = MovingStage({"blue": queue(), "red": queue(limit=120)}, nodes=(2,))
     stage.scattered(compute=35)
     stage.submit("first", 30, queue="red")
     stage.run()
@@ -162,7 +124,7 @@ def test_nobody_is_moved_for_one_that_its_quota_keeps_out() -> None:
 
 def test_one_that_its_quota_keeps_out_keeps_nobody_else_from_being_helped() -> None:
     """Though it is the first of its queue whenever that is asked who is next."""
-    stage = Board({"blue": queue(), "red": queue(limit=150)}, nodes=(3,))
+    stage = MovingStage({"blue": queue(), "red": queue(limit=150)}, nodes=(3,))
     stage.scattered()
     stage.submit("part", 60, queue="red", user="c")
     stage.run()
@@ -177,7 +139,7 @@ def test_one_that_its_quota_keeps_out_keeps_nobody_else_from_being_helped() -> N
 @pytest.mark.parametrize(("per_hour", "count"), [(1, 0), (2, 2)])
 def test_no_more_are_moved_than_the_budget_has(per_hour: int, count: int) -> None:
     """Both have to be moved for the one that waits, or nobody: a part of a plan is none."""
-    stage = Board(nodes=(2, 1), moves_per_hour=per_hour)
+    stage = MovingStage(nodes=(2, 1), moves_per_hour=per_hour)
     stage.scattered(3, compute=30)
     stage.submit("pair", 200, queue="red")
     stage.run()
@@ -186,7 +148,7 @@ def test_no_more_are_moved_than_the_budget_has(per_hour: int, count: int) -> Non
 
 def test_of_those_who_are_moved_whom_a_budget_covers_is_asked_first() -> None:
     """By that the others are not moved in vain."""
-    stage = Board(nodes=(2, 1))
+    stage = MovingStage(nodes=(2, 1))
     stage.scattered(3, compute=30)
     stage.submit("pair", 200, queue="red")
     stage.run()
@@ -204,115 +166,10 @@ def test_an_allowance_grows_from_nothing_and_never_beyond_an_hours() -> None:
     assert [allowance.at(now) for now in (90_000.0, 91_200.0)] == [1, 3]
 
 
-def test_whoever_lies_on_a_degraded_card_is_moved_off_it_and_nobody_onto_it() -> None:
-    """As far as there is room elsewhere; who has none stays."""
-    stage = Board(nodes=(2,))
-    stage.scattered()
-    ((_, bad),) = stage.lies("half0")
-    stage.wear(bad)
-    assert stage.consolidate(after=3_600.0) == ["half0"]
-    assert stage.goes() == ["half0"]
-    stage.submit_made("again", 50, by="job0", queue="blue", notes=APART)
-    assert stage.run(after=1.0) == ["again"]
-    assert stage.lies("again") == stage.lies("half1")
-    # Nothing is left there, and nothing is free elsewhere.
-    assert stage.consolidate(after=3_600.0) == []
-
-
-def test_nobody_goes_off_a_card_that_is_slowed_down_by_heat() -> None:
-    """The heat would come along, and the next card be degraded by it."""
-    stage = Board(nodes=(2,), moves_per_hour=0)
-    stage.scattered(1)
-    ((_, bad),) = stage.lies("half0")
-    hot = [msgspec.structs.replace(card, health=_health(card, bad)) for card in gpus("n0", 2)]
-    stage.picture.node_seen(make_node("n0", hot))
-    assert stage.consolidate(after=3_600.0) == []
-    assert stage.consolidation.staying == {}
-    stage.wear(bad)
-    assert stage.consolidate(after=3_600.0) == ["half0"]
-
-
-@pytest.mark.parametrize(("drains", "moved"), [(True, ["half0"]), (False, [])])
-def test_a_degraded_card_is_drained_though_nobody_is_moved_otherwise(drains: bool, moved: list[str]) -> None:
-    """Whatever moves are allowed; unless the operator says otherwise."""
-    stage = Board(nodes=(2,), moves_per_hour=0, settings=QueueSettings(drain_degraded=drains))
-    stage.scattered()
-    ((_, bad),) = stage.lies("half0")
-    stage.wear(bad)
-    assert stage.consolidate(after=3_600.0) == moved
-    # Nobody goes twice, and whoever came back stays where it is.
-    assert stage.goes() == moved
-    for _ in moved:
-        stage.submit_made("again", 50, by="job0", queue="blue", notes=APART)
-    stage.run(after=1.0)
-    assert stage.consolidate(after=3_600.0) == []
-    assert stage.consolidation.staying == {}
-
-
-STAYS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "never to be evicted": ({"notes": {"preemptible": "false"}}, "it is never to be evicted (preemptible: false)"),
-    "nobody makes it anew": ({"by": ""}, "no controller would make it anew"),
-    "of a group": ({"group": "g", "notes": {"group-size": "1"}}, "it is of a group, and of those nobody is moved"),
-    "a budget": ({"budget": True}, "it is kept by PodDisruptionBudget team/mine"),
-    "no room": ({"compute": 80}, "no healthy GPU has room for it now"),
-    "its queue is stopped": (
-        {"queues": {"blue": {"stop": "hold"}}},
-        "its queue would not let in who comes in its place",
-    ),
-    "its queue may use less by now": (
-        {"queues": {"blue": {"limit": 30}}},
-        "its queue would not let in who comes in its place",
-    ),
-    "kube-scheduler alone knows": (
-        {"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}},
-        "only kube-scheduler knows where else it may lie",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", STAYS)
-def test_whoever_can_t_lie_elsewhere_stays_on_a_degraded_card_and_is_told_why(name: str) -> None:
-    """Nobody goes for nothing."""
-    more, why = STAYS[name]
-    stage = Board({"blue": queue(guarantee=200), "red": queue()}, nodes=(2,), moves_per_hour=0)
-    asked = {"queue": "blue", "notes": more.get("notes", {}), "spec": more.get("spec"), "group": more.get("group", "")}
-    stage.submit("other", 30, queue="red", notes=APART)
-    stage.run(after=1.0)
-    asked["notes"] = {**asked["notes"], "gpu-uuid": f"!{stage.lies('other')[0][1]}"}
-    if more.get("by", "job") == "":
-        stage.submit("it", more.get("compute", 50), **asked)
-    else:
-        stage.submit_made("it", more.get("compute", 50), by="job", **asked)
-    assert stage.run(after=1.0) == ["it"]
-    ((_, bad),) = stage.lies("it")
-    # From now on it might lie beside the other one.
-    stage.unpin("it")
-    stage.wear(bad)
-    if "queues" in more:
-        stage.queues.queues_seen({"blue": queue(**more["queues"]["blue"]), "red": queue()})
-    budgets = [Budget(pods=frozenset({"it"}), allowed=0, name="team/mine")] if more.get("budget") else []
-    assert stage.consolidate(after=3_600.0, budgets=budgets) == []
-    assert stage.consolidation.staying == {"it": why}
-
-
-def test_nobody_is_moved_onto_a_degraded_card() -> None:
-    """Though there alone is room; once it is healthy again one is."""
-    stage = Board(nodes=(2, 1))
-    (card,) = gpus("n1", 1)
-    stage.picture.node_seen(make_node("n1", [sick(card)]))
-    stage.scattered(compute=60)
-    stage.picture.node_seen(make_node("n1", [msgspec.structs.replace(card, health=Health.DEGRADED)]))
-    stage.submit("whole", 100, queue="red", notes={"gpu-uuid": "!GPU-n1-0"})
-    assert stage.run() == []
-    assert stage.consolidate(after=LONG) == []
-    stage.picture.node_seen(make_node("n1", [card]))
-    assert len(stage.consolidate(after=LONG)) == 1
-
-
 def test_a_refuge_is_closed_when_nobody_comes_and_when_its_pod_has_ended_by_itself() -> None:
     """Others have the room again."""
     for ended in (True, False):
-        stage = Board(nodes=(2,))
+        stage = MovingStage(nodes=(2,))
         stage.scattered()
         stage.submit("whole", 100, queue="red")
         stage.run()
@@ -331,7 +188,7 @@ def test_a_refuge_is_closed_when_nobody_comes_and_when_its_pod_has_ended_by_itse
 
 def test_room_is_kept_though_the_end_of_who_is_moved_is_told_before_its_pod_is_gone() -> None:
     """As a kubelet does: first that its containers have ended, and then the pod is taken away."""
-    stage = Board(nodes=(2,))
+    stage = MovingStage(nodes=(2,))
     stage.scattered()
     stage.submit("whole", 100, queue="red")
     stage.run()
@@ -346,7 +203,7 @@ def test_room_is_kept_though_the_end_of_who_is_moved_is_told_before_its_pod_is_g
 
 def test_whoever_waits_no_more_lets_those_stay_who_were_not_asked() -> None:
     """It was deleted between the decision and the asking."""
-    stage = Board(nodes=(2,))
+    stage = MovingStage(nodes=(2,))
     stage.scattered()
     stage.submit("whole", 100, queue="red")
     stage.run()
@@ -359,20 +216,13 @@ def test_whoever_waits_no_more_lets_those_stay_who_were_not_asked() -> None:
 
 def test_one_plan_at_a_time() -> None:
     """While somebody is on the way nothing else is begun."""
-    stage = Board(nodes=(2, 2))
+    stage = MovingStage(nodes=(2, 2))
     stage.scattered(4)
     for number in range(2):
         stage.submit(f"whole{number}", 100, queue="red")
     stage.run()
     assert len(stage.consolidate(after=LONG)) == 1
     assert stage.consolidate(after=LONG) == []
-
-
-def _health(gpu: Gpu, bad: str) -> Health:
-    return Health.DEGRADED if gpu.uuid == bad else Health.HEALTHY
-
-
-# --- of all plans ----------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -385,7 +235,7 @@ def test_all_who_are_moved_lie_somewhere_again_and_the_one_that_waited_is_in(
     sizes: list[int], wants: int, nodes: tuple[int, ...]
 ) -> None:
     """Whatever is decided comes true: nobody is left without a place, and no card is given twice."""
-    stage = Board(nodes=nodes)
+    stage = MovingStage(nodes=nodes)
     for number, size in enumerate(sizes):
         stage.submit_made(f"s{number}", size, by=f"job{number}", queue="blue", notes=APART)
         stage.run(after=1.0)
