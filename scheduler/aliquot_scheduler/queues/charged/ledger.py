@@ -186,14 +186,6 @@ class Ledger:
                 so_far[:] = map(add, so_far, charge.amounts)
         return all(self._takes(self.accounts[name], amounts) for name, amounts in more.items())
 
-    def never(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
-        """The same if nothing were used at all; a pod that asks so much would wait for ever."""
-        for account in self._path(queue):
-            for dimension, amount in enumerate(amounts):
-                if amount > account.node.ceiling[dimension]:
-                    return account, dimension
-        return None
-
     def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
         """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
         return unsure(self._path(queue), amounts[: self._cards], capacity=capacity)

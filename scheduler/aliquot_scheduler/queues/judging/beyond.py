@@ -55,7 +55,7 @@ class Beyond:
         return self._idle.unsure(queue, firm, capacity=self._there()) is not None
 
     def _limited(self, members: Sequence[Waiter], amounts: Vector, asks: str) -> str:
-        broken = self._idle.never(members[0].queue, amounts)
+        broken = self._idle.over(members[0].queue, amounts)
         if broken is None:
             return ""
         account, dim = broken
