@@ -272,7 +272,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told_until(self) -> str:
-        """Lease annotation: when the last leader beat last that had read all; there until whoever leads has too."""
+        """Lease annotation: until when all is told: when the last leader beat last that had read what there is."""
         return self.of("told-until")
 
     @property

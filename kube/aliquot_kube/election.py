@@ -159,9 +159,9 @@ class Election:
         self._leave_by: float | None = None
         # Our belief to lead ends then, or has ended.
         self.leads_until = -math.inf
-        # When whoever leads, or led last, has renewed last, as it wrote; and what that was before our term began. Who
-        # had not read yet what there is leaves word of the one before. By others' wall clocks: for those who compare it
-        # with what others wrote, and nothing here is judged by it.
+        # When the last leader renewed last that had read all, as it wrote: until then all is told. And what that was
+        # before our term began. An older version leaves what was written before it, and nobody knows what it has read.
+        # By others' wall clocks: for those who compare it with what others wrote, and nothing here is judged by it.
         self._beat = ""
         self.beat_before = ""
         # Whether in our term all is read.
@@ -189,11 +189,11 @@ class Election:
         left = self.leads_until - now
         return min(self._settings.request, left) if left > 0 else self._settings.request
 
-    def word(self, *, now: float) -> str | None:
-        """What the next claim or renewal is to say of the leaders before; None where nothing."""
+    def word(self, *, now: float, wall: float) -> str:
+        """Until when all is told, as the next claim or renewal, which is of this instant, is to say."""
         if not self.leads(now=now):
             return self._beat or _NEVER
-        return None if self._has_read else self.beat_before or _NEVER
+        return micro_time(wall) if self._has_read else self.beat_before or _NEVER
 
     # --- what to do --------------------------------------------------------------------------------------------------
     def step(self, *, now: float) -> Step:
@@ -274,6 +274,7 @@ class Election:
     def _beat_of(self, lease: Lease | None) -> str:
         if lease is None:
             return ""
+        # Where older versions alone have led it says nothing else.
         return lease.metadata.annotations.get(self._told_until) or lease.spec.renew_time or ""
 
     @property

@@ -95,7 +95,7 @@ class Leadership:
     def beat_before(self) -> float | None:
         """When whoever led before our term has renewed last, by its own clock; None where nobody is known to have.
 
-        A leader that had not read all by its end is passed over.
+        A leader that had not read all by its end is passed over, and so is an older version's after one that says so.
         """
         return seconds_of(self._election.beat_before)
 
@@ -180,11 +180,13 @@ class Leadership:
                 self._election.released(await self._keeper.release(over=over))
 
     def _claim(self, *, now: float) -> Claim:
+        wall = self._clock.wall()
+        told_until = self._election.word(now=now, wall=wall)
         return Claim(
             holder=self.identity,
             duration=self._settings.duration,
-            wall=self._clock.wall(),
-            annotations={self._names.address: self._address, self._names.told_until: self._election.word(now=now)},
+            wall=wall,
+            annotations={self._names.address: self._address, self._names.told_until: told_until},
         )
 
     def _tell(self) -> None:

@@ -37,8 +37,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     holder: str
     duration: float
     wall: float
-    # None takes one away.
-    annotations: Mapping[str, str | None] = {}
+    annotations: Mapping[str, str] = {}
 
     def spec(self, *, last: LeaseSpec | None) -> LeaseSpec:
         """The lease's content after this write."""
@@ -120,8 +119,7 @@ class LeaseKeeper:
         holder = over.spec.holder_identity if over else None
         self.taken_from = holder if holder != claim.holder else None
         if over is None:
-            annotations = {name: value for name, value in claim.annotations.items() if value is not None}
-            metadata = msgspec.structs.replace(self._metadata, annotations=annotations)
+            metadata = msgspec.structs.replace(self._metadata, annotations=dict(claim.annotations))
             return await self._client.create(LEASES, Lease(metadata=metadata, spec=claim.spec(last=None)))
         return await self.put(claim, over=over)
 

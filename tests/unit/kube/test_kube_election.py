@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aliquot_core.instants import seconds_of
 from aliquot_core.objects import Lease, LeaseSpec, ObjectMeta
 from aliquot_kube.election import (
     Election,
@@ -238,6 +239,13 @@ def beat(second: int) -> str:
     return f"2031-01-01T00:00:{second:02d}.000000Z"
 
 
+def at(second: int) -> float:
+    """The same instant, as a wall clock counts it."""
+    instant = seconds_of(beat(second))
+    assert instant is not None
+    return instant
+
+
 def test_whoever_begins_knows_when_the_last_leader_beat() -> None:
     """In its whole term; then when it beat itself. A claim of which it was not told is none."""
     election = follower(lease(version=3))
@@ -272,11 +280,13 @@ def saying(version: int, word: str | None, *, holder: str = "other") -> Lease:
 
 # What is seen of others until it is free, one after the other; and when the last of them beat that had read all.
 PASSED: dict[str, tuple[list[Lease], str]] = {
-    "it had read all": ([saying(3, beat(1)), saying(4, None), saying(5, None)], beat(5)),
-    "it had not": ([saying(2, None), saying(3, beat(2)), saying(4, beat(2))], beat(2)),
+    "it had read all": ([saying(3, beat(1)), saying(4, beat(4)), saying(5, beat(5))], beat(5)),
+    "it had not": ([saying(2, beat(2)), saying(3, beat(2)), saying(4, beat(2))], beat(2)),
     "it had not, and let go": ([saying(3, beat(2)), saying(4, beat(2), holder="")], beat(2)),
     "nor had the one before": ([saying(3, beat(2)), saying(4, beat(2), holder="another")], beat(2)),
     "nobody ever had": ([saying(3, NEVER)], NEVER),
+    "an older version's, which says nothing": ([saying(3, None), saying(4, None)], beat(4)),
+    "an older version's, which leaves what is said": ([saying(3, beat(3)), saying(4, beat(3))], beat(3)),
 }
 
 
@@ -287,33 +297,33 @@ def test_a_leader_that_had_not_read_all_by_its_end_is_passed_over(row: str) -> N
     election = candidate()
     for one in found:
         election.seen(one, now=START)
-    assert election.word(now=START + 20) == before
+    assert election.word(now=START + 20, wall=at(6)) == before
     election.written(saying(6, before, holder="me"), sent_at=START + 20)
-    assert (election.beat_before, election.word(now=START + 21)) == (before, before)
+    assert (election.beat_before, election.word(now=START + 21, wall=at(7))) == (before, before)
     election.has_read()
-    assert election.word(now=START + 23) is None
-    election.written(saying(7, None, holder="me"), sent_at=START + 23)
+    assert election.word(now=START + 23, wall=at(7)) == beat(7)
+    election.written(saying(7, beat(7), holder="me"), sent_at=START + 23)
     assert election.beat_before == before
     # Its next term begins from there, and is unread again.
-    assert election.word(now=START + 40) == beat(7)
+    assert election.word(now=START + 40, wall=at(8)) == beat(7)
     election.written(saying(8, beat(7), holder="me"), sent_at=START + 40)
-    assert (election.beat_before, election.word(now=START + 41)) == (beat(7), beat(7))
+    assert (election.beat_before, election.word(now=START + 41, wall=at(9))) == (beat(7), beat(7))
 
 
 def test_a_term_that_ends_before_all_is_read_counts_for_nothing() -> None:
     """Though it was our own; what is read after its end is of no term."""
     election = candidate()
-    election.seen(saying(2, None), now=START)
+    election.seen(saying(2, beat(2)), now=START)
     election.written(saying(3, beat(2), holder="me"), sent_at=START + 9)
     election.has_read()
-    assert election.word(now=START + 30) == beat(2)
+    assert election.word(now=START + 30, wall=at(4)) == beat(2)
     election.written(saying(4, beat(2), holder="me"), sent_at=START + 30)
-    assert (election.beat_before, election.word(now=START + 31)) == (beat(2), beat(2))
+    assert (election.beat_before, election.word(now=START + 31, wall=at(5))) == (beat(2), beat(2))
 
 
 def test_where_nobody_is_known_to_have_led_it_says_so() -> None:
     """Else whoever comes next would take its own word for one who had read all."""
-    assert follower(NEW).word(now=START + 9) == NEVER
+    assert follower(NEW).word(now=START + 9, wall=at(9)) == NEVER
 
 
 def test_fence_is_the_term() -> None:
