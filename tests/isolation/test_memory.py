@@ -9,20 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.isolation import CONTEXT, MIB, SOURCES, Built, World
+from support.memory_ways import KEPT, WAYS
 
 OUT_OF_MEMORY, NO_BINARY_FOR_GPU = "2", "209"
-WAYS = [
-    *["linear", "managed", "pitched", "async", "async-thread", "pool", "pool-thread", "orphan"],
-    *["array", "array3d", "mipmap", "handle", "mapped", "external", "context", "context-three", "context-four"],
-    *["context-attached", "exported", "exported-closed", "unbindable", "unbindable-address"],
-    *["heap", "stack", "module", "fat", "file", "text", "library", "library-file", "graph", "graph-thread"],
-    *["numbered", "segment", "wrapped", "packed", "packed-zstd", "linked", "fat-mapped", "disguised"],
-    *["text-managed", "text-hex", "text-vectors", "text-remark", "text-fat", "text-dots", "text-percent"],
-    *["private", "private-with", "private-bare", "context-private"],
-    *["graph-upload", "graph-upload-thread", "graph-made", "graph-made-thread"],
-]
-# Of these a process never gets rid again: the driver holds the memory for something that nobody can follow.
-KEPT = ["sparse", "sparse-thread", "multicast", "multicast-two", "multicast-address", "multicast-address-two"]
 # Their place for a handle is one that they read.
 QUESTIONS = {"cuMemPoolImportPointer"}
 SIZES = (100_000, 700_000, 1_100_000, 2 * MIB, 17 * MIB + 5, 400 * MIB)
