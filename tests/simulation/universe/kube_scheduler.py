@@ -57,6 +57,8 @@ class SimKubeScheduler:
         trace: Callable[[str], None],
     ) -> None:
         self.lag = 0.01
+        # Pods (namespace and name) that no node may have by what only it knows of: a claim, affinity, a port.
+        self.keeps_off: set[str] = set()
         self.fallen: BaseException | None = None
         self._names = names
         self._loop = loop
@@ -207,7 +209,7 @@ class SimKubeScheduler:
 
     def _holds(self, node: Node, pod: Pod) -> bool:
         """Its own predicates: whether pods may go there, and the sums of what all ask."""
-        if node.spec.unschedulable:
+        if node.spec.unschedulable or pod.key in self.keeps_off:
             return False
         name = node.metadata.name
         there = [
