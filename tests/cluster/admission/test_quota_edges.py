@@ -30,7 +30,11 @@ def used(cluster: ClusterHarness, namespace: str) -> dict[str, Any]:
 
 def default_to(cluster: ClusterHarness, namespace: str, default: dict[str, str], **more: Any) -> None:
     """Let a LimitRange put this on every container of the namespace."""
-    item = {"type": "Container", "default": default, "defaultRequest": default, **more}
+    bound_by(cluster, namespace, {"type": "Container", "default": default, "defaultRequest": default, **more})
+
+
+def bound_by(cluster: ClusterHarness, namespace: str, item: Json) -> None:
+    """Make a LimitRange that says this."""
     meta = {"name": "slices", "namespace": namespace}
     cluster.api.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": [item]}})
 
@@ -121,6 +125,43 @@ def test_a_limit_range_reaches_every_container_but_of_a_pod_that_declines(
     assert "exceeded quota" in guarded.refusal(pod("plain2", shell("true"), namespace=namespace))
 
 
+def test_a_limit_range_reaches_init_containers_too_and_a_quota_counts_the_most_at_a_time(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """One that ends before the others start costs quota only as far as it asks more than they do together."""
+    limit_by(cluster, namespace, {f"requests.{COMPUTE}": "60"})
+    default_to(cluster, namespace, {COMPUTE: "10"})
+    wanted = pod("fetches", shell("true"), container(name="proxy"), namespace=namespace)
+    wanted["spec"]["initContainers"] = [container(name="fetch")]
+    cluster.wait_for("the LimitRange", lambda: guarded.tried(wanted)["spec"].get("schedulingGates"))
+    made = cluster.create_pod(wanted)
+    assert limits_of(made) == {name: {COMPUTE: "10"} for name in ("fetch", "main", "proxy")}
+    assert used(cluster, namespace) == {f"requests.{COMPUTE}": "20"}
+    larger = pod("builds", shell("true"), namespace=namespace)
+    larger["spec"]["initContainers"] = [container(name="build", limits={COMPUTE: 40})]
+    cluster.create_pod(larger)
+    assert used(cluster, namespace) == {f"requests.{COMPUTE}": "60"}
+
+
+def test_who_comes_while_a_recount_is_behind_is_let_in_beyond_the_quota(
+    cluster: ClusterHarness, guarded: Guarded, namespace: str
+) -> None:
+    """Admission adds to what is written, and never counts; the next recount tells what is used, and sends nobody away.
+
+    A recount that does not know of a pod yet is played: what it writes is written, since it can't be made to come late.
+    """
+    limit_by(cluster, namespace, {f"requests.{COMPUTE}": "70"})
+    first = cluster.create_pod(asking("first", namespace, {"compute": "70"}))
+    assert "exceeded quota" in guarded.refusal(asking("second", namespace, {"compute": "70"}))
+    quota = f"/api/v1/namespaces/{namespace}/resourcequotas/slices"
+    cluster.api.patch(f"{quota}/status", {"status": {"used": {f"requests.{COMPUTE}": "0"}}})
+    second = cluster.create_pod(asking("second", namespace, {"compute": "70"}))
+    assert used(cluster, namespace) == {f"requests.{COMPUTE}": "70"}
+    cluster.api.patch(quota, {"spec": {"hard": {f"requests.{COMPUTE}": "71"}}})
+    cluster.wait_for("a recount", lambda: used(cluster, namespace) == {f"requests.{COMPUTE}": "140"})
+    assert all(cluster.current(one)["spec"]["schedulingGates"] for one in (first, second))
+
+
 def test_a_default_of_compute_ends_best_effort(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """A container that asks memory alone is given the default compute before we see it."""
     default_to(cluster, namespace, {COMPUTE: "10"})
@@ -143,3 +184,14 @@ def test_a_limit_range_bounds_what_one_container_asks(
     two = asking("two", namespace, {"compute": "50"})
     two["spec"]["containers"].append({**two["spec"]["containers"][0], "name": "second"})
     assert guarded.refusal(two) == ""
+
+
+def test_a_limit_range_of_type_pod_bounds_the_sum(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
+    """Of containers that run beside each other; one that ends before they start is counted by itself."""
+    bound_by(cluster, namespace, {"type": "Pod", "max": {COMPUTE: "90"}})
+    two = pod("two", *(container(name=name, limits={COMPUTE: 50}) for name in ("main", "second")), namespace=namespace)
+    cluster.wait_for("the LimitRange", lambda: guarded.refusal(two))
+    assert f"maximum {COMPUTE} usage per Pod is 90, but limit is 100" in guarded.refusal(two)
+    one = asking("one", namespace, {"compute": "90"})
+    one["spec"]["initContainers"] = [container(name="first", limits={COMPUTE: 90})]
+    assert guarded.refusal(one) == ""
