@@ -24,6 +24,8 @@ MIX = "aliquot-mix"
 MIX_KEY = "page.json"
 # Beside it: where room is kept for those who are moved off degraded GPUs.
 MOVED_KEY = "moved.json"
+# And which groups go for others.
+TORN_KEY = "torn.json"
 
 # Kubernetes' limit for names of objects, nodes among them.
 LONGEST_NAME = 253

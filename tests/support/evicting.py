@@ -21,6 +21,7 @@ from aliquot_scheduler.centre.gang_returner import GangReturner
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
 from aliquot_scheduler.centre.notebook import Notebook
 from aliquot_scheduler.centre.room_writer import RoomWriter
+from aliquot_scheduler.centre.torn_keeper import TornKeeper
 from aliquot_scheduler.queues.said.spec import QueueSpec
 from support.centre import NAMES, WALL
 from support.centre_means import means
@@ -148,7 +149,9 @@ class Scene:
     def _lead(self) -> None:
         given = means(self.api, clock=self.clock, why_not=lambda: self.silent)
         self._events = given.events
-        self.moved = MovedKeeper(turns=self.stage.queues, notebook=Notebook(means=given))
+        notebook = Notebook(means=given)
+        self.moved = MovedKeeper(turns=self.stage.queues, notebook=notebook)
+        self.torn = TornKeeper(turns=self.stage.queues, notebook=notebook)
         self.rooms = RoomWriter(turns=self.stage.queues, means=given)
         self.evictor = Evictor(
             reclaim=self.stage.reclaim,
@@ -158,6 +161,7 @@ class Scene:
             evictions=Evictions(means=given),
             rooms=self.rooms,
             moved=self.moved,
+            torn=self.torn,
         )
         self.gangs = GangReturner(turns=self.stage.queues, means=given, evictions=Evictions(means=given))
         self.stage.hears = self.rooms.pod_changed
@@ -172,6 +176,14 @@ class Scene:
         for pod in pods:
             self.stage.see(pod)
         self._lead()
+
+    async def recall(self) -> None:
+        """Whoever leads now reads what the one before has put down, as far as it can."""
+        recalled = asyncio.gather(self.moved.recall(), self.torn.recall())
+        while not recalled.done():
+            await self.clock.advance(1.0)
+            self.stage.now += 1.0
+        await recalled
 
     async def look(self, seconds: float = 1.0) -> None:
         """The leader looks for so long, and lets in whoever can be."""

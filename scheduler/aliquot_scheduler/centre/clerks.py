@@ -28,6 +28,7 @@ from aliquot_scheduler.centre.queue_writer import QueueWriter
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.settings import CentreSettings
 from aliquot_scheduler.centre.table_renewer import Aside, TableRenewer
+from aliquot_scheduler.centre.torn_keeper import TornKeeper
 from aliquot_scheduler.centre.view_writer import ViewWriter
 from aliquot_scheduler.centre.watches import Watches
 from aliquot_scheduler.deciding.appraiser import Appraiser
@@ -66,6 +67,7 @@ class Clerks:
         self.notices = NoticeWriter(turns=turns, means=means)
         evictions, notebook = Evictions(means=means), Notebook(means=means)
         self.moved = MovedKeeper(turns=turns, notebook=notebook)
+        self.torn = TornKeeper(turns=turns, notebook=notebook)
         reclaim = Reclaim(queues=turns, picture=picture)
         moving = Consolidation(queues=turns, picture=picture, reclaim=reclaim, per_hour=moves_per_hour)
         self.rooms = RoomWriter(turns=turns, means=means)
@@ -77,6 +79,7 @@ class Clerks:
             evictions=evictions,
             rooms=self.rooms,
             moved=self.moved,
+            torn=self.torn,
         )
         self.over_use_words = OverUseWords(turns=turns, means=means)
         self.over_use = OverUseEvictor(
@@ -104,7 +107,7 @@ class Clerks:
 
     async def recall(self) -> None:
         """What the leader before us has put down, as far as that can be read."""
-        await asyncio.gather(self.mix.recall(), self.moved.recall())
+        await asyncio.gather(self.mix.recall(), self.moved.recall(), self.torn.recall())
 
     def pod_changes(self) -> list[Callable[[Change[Pod]], None]]:
         """Who takes in what the watch tells of pods; what one of them can't, it costs nobody else."""

@@ -5,8 +5,8 @@ before anything is decided, so that is rare; and of several who go for one those
 others once all of them have been granted, so whom a budget keeps has sent nobody in vain. Whatever is said of one pod,
 the others are asked: else a single pod that can't be evicted would keep everybody from what is theirs.
 
-Before anybody is asked, those for whom it is say where room is made for them: whoever leads next reads that, who is on
-the way out and who waits, and goes on.
+Before anybody is asked, those for whom it is say where room is made for them, and groups that go are put down: whoever
+leads next reads that, who is on the way out and who waits, and goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
 from aliquot_scheduler.centre.room_writer import RoomWriter
+from aliquot_scheduler.centre.torn_keeper import TornKeeper
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.room.graces import grace_to_ask, is_overdue
@@ -49,10 +50,12 @@ class Evictor:
         evictions: Evictions,
         rooms: RoomWriter,
         moved: MovedKeeper,
+        torn: TornKeeper,
         means: Means,
     ) -> None:
         self._rooms = rooms
         self._moved = moved
+        self._torn = torn
         self._reclaim = reclaim
         self._consolidation = consolidation
         self._turns = turns
@@ -86,6 +89,7 @@ class Evictor:
                     await self._decide()
                 # First: nobody is asked for whom this could not be written yet.
                 await self._rooms.write()
+                await self._torn.write()
                 await self._moved.write()
                 await self._ask_all()
                 self._tell_of_overdue()
@@ -144,7 +148,7 @@ class Evictor:
             # The others would go for nothing if one of these is kept.
             first = [victim for victim in unasked if victim.uid in clearing.covered]
             for victim in first or unasked:
-                if victim.uid not in but and self._rooms.has_told(clearing):
+                if victim.uid not in but and self._rooms.has_told(clearing) and self._torn.has_told(clearing):
                     return victim, _makes_room(clearing, victim)
         for refuge in register.refuges.drained(bound):
             uid = refuge.uid

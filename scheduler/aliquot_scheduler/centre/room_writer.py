@@ -8,7 +8,7 @@ no more. Of thousands of pods only those are looked at for whom room is made, or
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
@@ -79,19 +79,11 @@ class RoomWriter:
             if (waiter := hall.find(uid)) is not None:
                 wanted = self._said(waiter.pod) if uid in register.clearings else ""
             elif (waiter := bound.get(uid)) is not None:
-                wanted = words_left(self._said(waiter.pod), kept=kept, is_over=self._is_over)
+                wanted = words_left(self._said(waiter.pod), kept=kept)
             else:
                 continue
             if self._said(waiter.pod) != wanted:
                 yield waiter.pod, wanted
-
-    def _is_over(self, group: Sequence[str]) -> bool:
-        """Whether no leader need know of a group: nobody of it went, or as many as it needs run on without who went."""
-        register = self._turns.register
-        bound = register.inside.bound
-        if all(uid in bound and not register.making_room.is_leaving(bound[uid]) for uid in group):
-            return True
-        return any(not register.stale.is_short(gang) for gang in register.making_room.torn([group]))
 
     def _known(self) -> set[str]:
         """Who waits or is bound (UIDs)."""

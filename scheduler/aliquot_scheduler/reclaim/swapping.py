@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from aliquot_scheduler.queues.letting_in.register import Register
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.room.torn_groups import groups_of
 from aliquot_scheduler.queues.waiting.waiter import Candidate, summed
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import policy_of
@@ -54,8 +51,7 @@ class Swapping:
                 self._vain[old.uid] = now + self._again
                 self._register.sound_first.looked_at(old.candidate, now=now)
                 continue
-            # Who went for the first one may be missed by its group as well.
-            new = msgspec.structs.replace(new.begun(now=now, wall=wall), groups=(*old.groups, *groups_of(new)))
+            new = new.begun(now=now, wall=wall)
             making_room.begin(new)
             clearings.has_another(new.uid)
             yield new

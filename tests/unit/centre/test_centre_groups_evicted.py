@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from aliquot_kube.errors import (
@@ -11,8 +9,7 @@ from aliquot_kube.errors import (
     DisruptionBlockedError,
     ServerTroubleError,
 )
-from support.centre import NAMES
-from support.evicting import Scene, says
+from support.evicting import Scene
 from support.queue_stage import queue
 
 
@@ -70,7 +67,7 @@ async def test_a_group_of_which_nobody_went_stays_where_there_is_room_by_now() -
 
 
 async def test_the_next_leader_sends_back_who_is_left_of_a_group() -> None:
-    """One of it had gone when the leader died: the pod for whom it went says so, and on when it is bound."""
+    """One of it had gone when the leader died: that is put down, and on when the pod is bound for whom it went."""
     scene = Scene(group={"group-size": "4"})
     scene.api.refusing = {uid: [ServerTroubleError("no", status=500)] for uid in ("b0", "b1", "b2")}
     ((_, first),) = scene.stage.picture.holdings.of("b3")
@@ -81,24 +78,12 @@ async def test_the_next_leader_sends_back_who_is_left_of_a_group() -> None:
     # Whoever leads next dies as well, before the last of them is taken.
     scene.api.refusing["b0"] = [DisruptionBlockedError("no", status=429)] * 2
     scene.other_leader()
+    await scene.recall()
     await scene.look(5)
     assert scene.stage.pods["r0"].spec.node_name
     assert sorted(scene.api.evicted) == ["b1", "b2", "b3"]
     scene.go()
     scene.other_leader()
+    await scene.recall()
     await scene.look(100)
     assert sorted(scene.api.evicted) == ["b0", "b1", "b2", "b3"]
-
-
-@pytest.mark.parametrize(
-    ("named", "left"),
-    [(["b0", "gone"], None), (["b0", "b2"], None), (["lost", "gone"], [["lost", "gone"]])],
-    ids=["one went", "nobody went", "all went"],
-)
-async def test_whoever_is_bound_says_of_no_group_that_runs_on(named: list[str], left: list[list[str]] | None) -> None:
-    """It lacks nobody, or who finishes later did not go for it; where nobody is left nothing need be written."""
-    scene = Scene(group={"group-size": "4"})
-    words = {"whose": "b1", "count": 1, "queue": "blue", "node": "n0", "claims": {"g": [1, 1, False]}}
-    scene.stage.note("b1", {NAMES.room: json.dumps({**words, "groups": [named]})})
-    await scene.look(2)
-    assert json.loads(says(scene, "b1")).get("groups") == left

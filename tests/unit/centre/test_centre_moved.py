@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import msgspec
 import pytest
 
-from aliquot_core.names import MOVED_KEY
+from aliquot_core.names import MOVED_KEY, TORN_KEY
 from aliquot_core.objects import OwnerReference
 from aliquot_kube.errors import (
     ApiError,
@@ -108,9 +107,7 @@ async def test_the_next_leader_knows_of_room_that_was_kept_for_nobody() -> None:
         scene.stage.gone("b0")
         scene.api.no_notebook = trouble
         scene.other_leader(nodes=(5,))
-        recall = asyncio.ensure_future(scene.moved.recall())
-        await scene.clock.advance(60.0)
-        await recall
+        await scene.recall()
         scene.stage.run(after=1.0)
         assert sorted(scene.stage.queues.register.refuges.movers()) == known
 
@@ -119,14 +116,12 @@ async def test_the_next_leader_knows_of_room_that_was_kept_for_nobody() -> None:
 async def test_what_could_not_be_read_is_written_over(trouble: ApiError | None) -> None:
     """Else the leader after this one would keep room by a page of long ago; what could be read is not written anew."""
     scene = Scene()
-    scene.api.notebook = {MOVED_KEY: "of long ago"} if trouble else {}
+    scene.api.notebook = {MOVED_KEY: "of long ago", TORN_KEY: "of long ago"} if trouble else {}
     scene.api.no_notebook = trouble
-    recall = asyncio.ensure_future(scene.moved.recall())
-    await scene.clock.advance(60.0)
-    await recall
+    await scene.recall()
     scene.api.no_notebook = None
     await scene.look(2)
-    assert scene.api.notebook == ({MOVED_KEY: ""} if trouble else {})
+    assert scene.api.notebook == ({MOVED_KEY: "", TORN_KEY: ""} if trouble else {})
 
 
 @pytest.mark.parametrize("error", [ServerTroubleError("no", status=500), ForbiddenError("no", status=403)], ids=repr)

@@ -176,7 +176,7 @@ def test_who_is_bound_says_no_more_than_is_kept() -> None:
 
 
 def _left(words: str, *kept: str) -> str:
-    return words_left(words, kept=kept, is_over=lambda _: True)
+    return words_left(words, kept=kept)
 
 
 def draining() -> tuple[ReclaimStage, str, str]:

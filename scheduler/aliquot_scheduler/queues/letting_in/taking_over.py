@@ -119,7 +119,7 @@ class TakingOver:
             return
         waiters, word = [waiter for line in self._hall.lines.values() for waiter in line], self._names.room
         waiters += self.waiters()
-        self._stale.lost_before(self._making_room.torn_before(waiters, word=word))
+        self._stale.lost_before(self._making_room.torn_before())
         for waiter in self._making_room.recall(waiters, word=word, now=now):
             self.forget(waiter.uid)
 

@@ -65,8 +65,6 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     reclaims: bool = False
     # Of its room, the GPUs that failed when it was chosen: nothing better was found.
     known_to_fail: frozenset[GpuKey] = frozenset()
-    # Of each group of which several go for it some of those (UIDs): what the next leader is told (`torn_groups.py`).
-    groups: tuple[tuple[str, ...], ...] = ()
     # Who was moved (UIDs), and whose room is kept for nobody any more, since it is in the way.
     gives_up: frozenset[str] = frozenset()
 

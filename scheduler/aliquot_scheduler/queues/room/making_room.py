@@ -7,7 +7,7 @@ of pods. What the leader before us kept is kept by us, once all is known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -16,9 +16,9 @@ from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.room.clearings import Clearing, Clearings, Place, longest_grace
 from aliquot_scheduler.queues.room.graces import OVERDUE
-from aliquot_scheduler.queues.room.recalling import drained_said, groups_said, recalled, refuges_said
+from aliquot_scheduler.queues.room.recalling import drained_said, recalled, refuges_said
 from aliquot_scheduler.queues.room.refuges import Refuge, Refuges
-from aliquot_scheduler.queues.room.torn_groups import groups_of, torn
+from aliquot_scheduler.queues.room.torn_groups import Going, TornGroups, going_for, torn
 from aliquot_scheduler.queues.room.yielding import is_demanded
 from aliquot_scheduler.queues.waiting.books import Books
 from aliquot_scheduler.queues.waiting.hall import Hall
@@ -47,6 +47,7 @@ class MakingRoom:
     ) -> None:
         self.clearings = Clearings(picture=picture, max_grace=max_grace)
         self.refuges = Refuges(picture=picture)
+        self.torn_groups = TornGroups()
         self._planting = planting
         self._hall = hall
         self._inside = inside
@@ -57,12 +58,12 @@ class MakingRoom:
 
     def begin(self, clearing: Clearing) -> None:
         """Room is made for some who wait in a line: they rest until it is there, as those as whom they will lie."""
-        groups = clearing.groups or groups_of(clearing)
         failing = self.clearings.failing(clearing)
-        clearing = msgspec.structs.replace(clearing.held(self._as_it_lies), groups=groups, known_to_fail=failing)
+        clearing = msgspec.structs.replace(clearing.held(self._as_it_lies), known_to_fail=failing)
         for uid in clearing.gives_up:
             self.refuges.lapse(uid)
         self.clearings.make(clearing)
+        self.torn_groups.put_down(going_for(clearing))
         self.refuges.open(clearing.moves, until=clearing.until + _COMES, whose=clearing.uid)
         for place in clearing.places:
             self._hall.rest(place.waiter, until=clearing.until, books=self._books)
@@ -95,15 +96,24 @@ class MakingRoom:
         went = (
             one for one in clearing.victims if one.uid not in self._inside.bound or self.clearings.was_asked(one.uid)
         )
-        return {one.gang for one in went if one.gang} | self.torn(clearing.groups)
+        # The leader before us has asked some as well.
+        groups = (going.named for going in self.torn_groups.of(clearing.uid))
+        return {one.gang for one in went if one.gang} | torn(groups, bound=self._inside.bound)
 
-    def torn(self, groups: Iterable[Sequence[str]]) -> set[GangKey]:
-        """Of these groups (UIDs of each), of which some are gone and some are there."""
-        return torn(groups, bound=self._inside.bound)
+    def torn_before(self) -> set[GangKey]:
+        """Of which groups the leader before us sent some away, and some are there."""
+        return torn((going.named for going in self.torn_groups), bound=self._inside.bound)
 
-    def torn_before(self, waiters: Iterable[Waiter], *, word: str) -> set[GangKey]:
-        """Of which groups the leader before us sent some away, for these or for who is bound, and some are there."""
-        return self.torn(groups_said([*waiters, *self._inside.bound.values()], word=word))
+    def still_going(self, *, is_short: Callable[[GangKey], bool]) -> list[Going]:
+        """Of which groups the next leader is to know; `is_short` says of one that it lacks whom it has lost."""
+        standing = {going for clearing in self.clearings for going in going_for(clearing)}
+        self.torn_groups.forget(lambda going: going not in standing and self._is_over(going, is_short=is_short))
+        return list(self.torn_groups)
+
+    def _is_over(self, going: Going, *, is_short: Callable[[GangKey], bool]) -> bool:
+        """Whether as many as it needs run on, or nobody is left."""
+        there = [self._inside.bound[uid] for uid in going.named if uid in self._inside.bound]
+        return not any(self.is_leaving(one) or (one.gang and is_short(one.gang)) for one in there)
 
     def call_off(self, *clearings: Clearing) -> None:
         """They are made no more: whoever rests for one stands in line again. So do those who had counted on them."""

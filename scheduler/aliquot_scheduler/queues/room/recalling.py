@@ -1,7 +1,6 @@
 """Room that the leader before was making: each pod for whom it is says where, and it is kept from the first turn on.
 
-The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`), and
-which groups go, since of one of which some are gone nothing else says that they went (`torn_groups.py`). For
+The first of those for whom it is says as well where room is kept for pods that are moved for it (`refuges.py`). For
 those who go off a degraded GPU, for nobody, no pod is there that stays: theirs is kept beside the mix of requests
 (`centre/moved_keeper.py`).
 
@@ -17,7 +16,7 @@ the next look, and decided on anew by everybody's rights (`reclaim/reclaim.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -54,14 +53,12 @@ class _Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     claims: _Claims
     gpus: tuple[str, ...] = ()
-    # Of the first of them: where those lie again who are moved for it, and which groups go (`torn_groups.py`).
+    # Of the first of them: where those lie again who are moved for it.
     refuges: tuple[_Kept, ...] = ()
-    groups: tuple[tuple[str, ...], ...] = ()
 
 
 def words_for(clearing: Clearing, place: Place, *, refuges: Iterable[Refuge] = ()) -> str:
     """What the pod of this place is to say; `refuges` are of those who are moved for it."""
-    is_first = place.waiter.uid == clearing.uid
     room = _Room(
         whose=clearing.uid,
         count=len(clearing.places),
@@ -69,8 +66,7 @@ def words_for(clearing: Clearing, place: Place, *, refuges: Iterable[Refuge] = (
         node=place.node,
         claims=_written(place.claims),
         gpus=place.gpus,
-        refuges=tuple(map(_kept, refuges)) if is_first else (),
-        groups=clearing.groups if is_first else (),
+        refuges=tuple(map(_kept, refuges)) if place.waiter.uid == clearing.uid else (),
     )
     return msgspec.json.encode(room).decode()
 
@@ -90,20 +86,16 @@ def drained_said(words: str, *, until: float) -> list[Refuge]:
     return [_refuge(one, until=until) for one in kept]
 
 
-def words_left(words: str, *, kept: Collection[str], is_over: Callable[[Sequence[str]], bool]) -> str:
-    """What a pod that is bound is to say on, if room is kept for those alone who come in the place of these (UIDs).
-
-    `is_over` says of a group that it needs nobody any more of those who went.
-    """
+def words_left(words: str, *, kept: Collection[str]) -> str:
+    """What a pod that is bound is to say on, if room is kept for those alone who come in the place of these (UIDs)."""
     room = _read(words)
     if room is None:
         return words
     refuges = tuple(one for one in room.refuges if one.moved.uid in kept)
-    groups = tuple(group for group in room.groups if not is_over(group))
-    if (refuges, groups) == (room.refuges, room.groups):
+    if refuges == room.refuges:
         return words
-    left = msgspec.structs.replace(room, refuges=refuges, groups=groups)
-    return msgspec.json.encode(left).decode() if refuges or groups or room.claims else ""
+    left = msgspec.structs.replace(room, refuges=refuges)
+    return msgspec.json.encode(left).decode() if refuges or room.claims else ""
 
 
 def recalled(unbound: Iterable[Waiter], *, bound: Iterable[Waiter] = (), word: str, until: float) -> list[Clearing]:
@@ -126,12 +118,6 @@ def refuges_said(waiter: Waiter, *, word: str, until: float) -> Iterator[Refuge]
     """Of those who were moved for it, as it says itself."""
     for _, room in _saying([waiter], word=word):
         yield from (_refuge(one, until=until, whose=waiter.uid) for one in room.refuges)
-
-
-def groups_said(some: Iterable[Waiter], *, word: str) -> Iterator[tuple[str, ...]]:
-    """Groups that went for these, or were to go, as they say themselves."""
-    for _, room in _saying(some, word=word):
-        yield from room.groups
 
 
 def _refuge(kept: _Kept, *, until: float, whose: str = "") -> Refuge:
@@ -168,7 +154,6 @@ def _clearing(found: list[tuple[Waiter, _Room]], *, until: float) -> Clearing:
             for waiter, room in found
         ),
         victims=(),
-        groups=found[0][1].groups,
         until=until,
     )
 
