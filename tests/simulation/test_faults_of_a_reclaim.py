@@ -249,8 +249,38 @@ class NodeLost(Deleted):
         await self.holds("o", "o2")
 
 
+class Torn(Reclaimed):
+    """A pair that runs whole or not at all goes; the owner's pod is deleted as the leader dies."""
+
+    # All that matters are some five steps in a row.
+    stride = 4
+
+    async def before(self) -> None:
+        """The pair holds both GPUs."""
+        names = self.town.names
+        for name in ("b0", "b1"):
+            meta = {"labels": {names.group: "pair"}, "annotations": {names.of("group-size"): "2"}}
+            await self._submit(name, BORROWER, **meta)
+        await self.until(lambda: self.town.starts == 2)
+
+    def strike(self, leader: SimReplica) -> None:
+        """Nobody who waits says any more why who is gone went."""
+        leader.kill()
+        if pod := self.pod("o"):
+            self.town.loop.spawn(self.town.workload.delete(pod, force=True))
+
+    async def end(self, leader: SimReplica) -> None:
+        """All of the pair go, or nobody does; what they leave is for who waits."""
+        del leader
+        if not self.died:
+            return
+        await self.until(lambda: self.pod("o") is None)
+        await self.until(lambda: self.gone() in (set(), {"b0", "b1"}) and (not self.gone() or self.is_bound("late")))
+        await self.well()
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("story", [Deaf, Undying, Kept, Deleted, NodeLost])
+@pytest.mark.parametrize("story", [Deaf, Undying, Kept, Deleted, NodeLost, Torn])
 def test_nobody_goes_twice_and_nothing_is_lost(story: type[Reclaimed], evictions: Evictions) -> None:
     """Whoever leads in the end, and whatever happens at whichever step."""
     first = int(os.environ.get("ALIQUOT_STEP", "1"))
