@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.native, pytest.mark.timeout(600)]
 
 OUT_OF_MEMORY = "2"
 KILLS = 1000
+ALL_WITHIN_S = 5
 
 
 def fill(tenant: Tenant, way: str, size: int) -> int:
@@ -188,10 +189,10 @@ def seconds_to_begin(tenants: list[Tenant]) -> float:
 
 
 def test_three_hundred_processes_start_at_once(world: World) -> None:
-    """All of them get their contexts, and all of them are in the account; none waits for its turn for long.
+    """All of them get their contexts, and all of them are in the account, in five seconds.
 
-    How fast it is on a quiet machine is for `make bench-isolation`. What must not be is the minute that it takes where
-    each waits for all before it: of a busy machine's time so much is let pass as it takes to start them natively.
+    Where a busy machine has no cores for so many natively either, twice the time that they took: what must not be is
+    that each waits for all before it.
     """
     world.context = 2 * MIB
     world.__post_init__()
@@ -201,7 +202,7 @@ def test_three_hundred_processes_start_at_once(world: World) -> None:
     for tenant in beside:
         tenant.close()
     tenants = [container.run() for _ in range(300)]
-    assert seconds_to_begin(tenants) <= 20 + 3 * usual
+    assert seconds_to_begin(tenants) <= max(ALL_WITHIN_S, 2 * usual)
     assert len(container.account().processes) == 300
     assert container.used == 600 * MIB
 
