@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from math import fsum
 from random import Random
 from typing import Any, cast
 
@@ -168,8 +169,8 @@ class Written:
         if any(used[dim] >= due[dim].get(mine, 0) for dim in (0, 1) if amounts[dim]):
             return False
         parts = {side: self._part([due[dim].get(side, 0) for dim in (0, 1)]) for side in siblings}
-        of_all = sum(lately[side] for side in siblings if parts[side])
-        return lately[mine] * sum(parts.values()) <= parts[mine] * of_all
+        of_all = fsum(lately[side] for side in siblings if parts[side])
+        return lately[mine] * fsum(parts.values()) <= parts[mine] * of_all
 
     @staticmethod
     def _equal(total: Fraction, needs: Mapping[Any, int]) -> dict[Any, Fraction]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import floor
+from math import floor, fsum
 
 from aliquot_scheduler.queues.charged.fair import due_of
 from aliquot_scheduler.queues.charged.shares import equal_shares
@@ -116,7 +116,8 @@ class Reaching:
         if (me := siblings.get(mine)) is None:
             return None
         rivals = [one for one in siblings.values() if one.priority <= me.priority and one.due_part]
-        lately, due = sum(one.lately for one in rivals), sum(one.due_part for one in rivals)
+        # Rounded once: else whether equals are in turn would hang on who is counted first.
+        lately, due = fsum(one.lately for one in rivals), fsum(one.due_part for one in rivals)
         left = [me.due[dim] - used[dim] for dim in _BOTH]
         in_turn = me.lately * due <= me.due_part * lately
         return Left(
