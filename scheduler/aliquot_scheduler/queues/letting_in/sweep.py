@@ -129,6 +129,11 @@ class Sweep:
 
         Room is left on its nodes, or for others other nodes are kept than before.
         """
+        first = candidate.first
+        line = self._hall.lines.get(first.queue)
+        if line is not None and first.user in line.users():
+            # Its own others wait: they may hand on what was kept, as far as its share reaches now.
+            return True
         others = {uid: nodes for uid, nodes in kept.items() if uid != candidate.uid}
         return others != self._memory.kept(now=self._now) or not self._cards.are_taken(kept[candidate.uid])
 
