@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from cluster.guarded import Guarded
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
+from cluster.harness.errors import ApiError
 from cluster.installed import NAMES
 from cluster.refusals import expect_refused
 
 RBAC = "rbac.authorization.k8s.io"
 WAYS_ROUND = NAMES.of("ways-round")
 GUARD = "aliquot-guard-namespaces"
+USER = "owner-of-a-namespace"
 
 
 def labelled(**labels: str | None) -> Json:
@@ -23,31 +23,47 @@ def labelled(**labels: str | None) -> Json:
 
 
 @pytest.fixture(scope="module")
-def tenant(cluster: ClusterHarness, guarded: Guarded) -> Iterator[tuple[Api, str]]:
-    """Who may do everything in a namespace of its own, with that itself too, and make others; and its path."""
-    user = "owner-of-a-namespace"
-    with cluster.namespace("owned") as name:
-        subject = {"apiGroup": RBAC, "kind": "User", "name": user}
-        rules: list[Json] = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-        create: list[Json] = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]}]
-        for kind, granted in (("Role", rules), ("ClusterRole", create)):
-            where = {"name": user} | ({"namespace": name} if kind == "Role" else {})
-            about = {"apiVersion": f"{RBAC}/v1", "metadata": where}
-            cluster.apply({**about, "kind": kind, "rules": granted})
-            role = {"apiGroup": RBAC, "kind": kind, "name": user}
-            cluster.apply({**about, "kind": f"{kind}Binding", "roleRef": role, "subjects": [subject]})
-        api, path = cluster.api_as(user), f"/api/v1/namespaces/{name}"
+def user(cluster: ClusterHarness, guarded: Guarded) -> Api:
+    """Whoever may make namespaces, and has no right to those of others."""
+    granted: list[Json] = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]}]
+    give(cluster, granted, kind="ClusterRole")
+    api = cluster.api_as(USER)
 
-        def refused() -> bool:
-            # By the guard, and so no more for want of the right.
-            return GUARD in guarded.refusal(namespace("owned-too", runs_the_cluster="true"), by=api)
+    def refused() -> bool:
+        # By the guard, and so no more for want of the right.
+        return GUARD in guarded.refusal(made("owned-too", runs_the_cluster="true"), by=api)
 
-        cluster.wait_for("the rights to count", refused)
-        yield api, path
+    cluster.wait_for("the right to make namespaces to count", refused)
+    return api
 
 
-def namespace(name: str, **labels: str | None) -> Json:
-    """One that is to be made."""
+@pytest.fixture
+def tenant(cluster: ClusterHarness, user: Api, namespace: str) -> tuple[Api, str]:
+    """The same, who may do everything in a namespace, with that itself too; and its path. Each test has another one."""
+    give(cluster, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], kind="Role", namespace=namespace)
+    path = f"/api/v1/namespaces/{namespace}"
+
+    def may() -> bool:
+        try:
+            return bool(user.get(path))
+        except ApiError:
+            return False
+
+    cluster.wait_for("the rights to count", may)
+    return user, path
+
+
+def give(cluster: ClusterHarness, rules: list[Json], *, kind: str, **where: str) -> None:
+    """Rights of the user, everywhere or in a namespace."""
+    subject = {"apiGroup": RBAC, "kind": "User", "name": USER}
+    about = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": USER, **where}}
+    cluster.apply({**about, "kind": kind, "rules": rules})
+    role = {"apiGroup": RBAC, "kind": kind, "name": USER}
+    cluster.apply({**about, "kind": f"{kind}Binding", "roleRef": role, "subjects": [subject]})
+
+
+def made(name: str, **labels: str | None) -> Json:
+    """A namespace that is to be made."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **labelled(**labels)["metadata"]}}
 
 
@@ -64,13 +80,10 @@ def test_a_tenant_gives_its_own_namespace_no_more_than_others_have(
 
 
 @pytest.mark.parametrize("labels", [{"runs_the_cluster": "true"}, {"ways_round": "allow"}])
-def test_who_makes_namespaces_makes_none_that_has_more(
-    guarded: Guarded, tenant: tuple[Api, str], labels: dict[str, str]
-) -> None:
+def test_who_makes_namespaces_makes_none_that_has_more(guarded: Guarded, user: Api, labels: dict[str, str]) -> None:
     """One that asks for less comes in, and so does one with labels of others."""
-    api, _ = tenant
-    assert GUARD in guarded.refusal(namespace("owned-too", **labels), by=api)
-    assert guarded.refusal(namespace("owned-too", ways_round="deny", runs_the_cluster="false"), by=api) == ""
+    assert GUARD in guarded.refusal(made("owned-too", **labels), by=user)
+    assert guarded.refusal(made("owned-too", ways_round="deny", runs_the_cluster="false"), by=user) == ""
 
 
 def test_what_an_operator_has_said_stays_until_another_says_otherwise(
