@@ -1,27 +1,22 @@
-"""Policies on a real API server: what Aliquot writes of pods, leases and requests, nobody else does."""
+"""Policies on a real API server: what Aliquot writes of a pod's slices and turns, nobody else does."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from aliquot_core.names import LEADER_LEASE, MIX, PACE_LEASE
 from cluster.guarded import POLICY, Guarded, asking, grant_text
-from cluster.harness.api import APPLY, Api, Json
+from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell
-from cluster.installed import NAMES, SCHEDULER, binding
-from cluster.refusals import annotated, expect_refused, lease
+from cluster.installed import NAMES, binding
+from cluster.refusals import annotated, expect_refused
+from cluster.ways import TAKING_AWAY, WRITES, Write
 
 GATE = {"name": NAMES.gate}
-STRATEGIC = "application/strategic-merge-patch+json"
-PODS = "/api/v1/namespaces/{}/pods"
 
 
 def test_every_policy_is_well_typed(cluster: ClusterHarness, guarded: Guarded) -> None:
@@ -36,70 +31,49 @@ def test_every_policy_is_well_typed(cluster: ClusterHarness, guarded: Guarded) -
     }
 
 
+def another(made: Json, change: Json) -> Json:
+    """The metadata of another pod like this one."""
+    return {"name": "another", "namespace": made["metadata"]["namespace"], **change["metadata"]}
+
+
+def noted(made: Json, change: Json) -> Json:
+    """A binding with these annotations."""
+    return binding(made, "node1", change["metadata"]["annotations"])
+
+
+def through(part: str, write: Write) -> Write:
+    """The same way through a part of the pod that has a path of its own."""
+    return lambda api, made, path, change: write(api, made, f"{path}/{part}", change)
+
+
 FORGED = {
     "positive": grant_text(100),
     "negative": grant_text(-100),
     "another node's": grant_text(30, node="node2"),
     "empty": "",
 }
-# Each is given an API, a waiting pod, its path, and the annotation.
-WAYS: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
-    "create": lambda api, made, _, note: api.create({**made, "metadata": renamed(made, note)}),
-    "merge patch": lambda api, _, path, note: api.patch(path, annotated(note)),
-    "strategic patch": lambda api, _, path, note: api.patch(path, annotated(note), kind=STRATEGIC),
-    "json patch": lambda api, made, path, note: api.request(
-        "PATCH", path, body=_json_patch(made, note), content_type="application/json-patch+json"
-    ),
-    "apply": lambda api, _, path, note: api.request(
-        "PATCH",
-        path,
-        body={"apiVersion": "v1", "kind": "Pod", **annotated(note)},
-        query={"fieldManager": "forger", "force": "true"},
-        content_type=APPLY,
-    ),
-    "replace": lambda api, made, path, note: api.put(
-        path, {**made, "metadata": {**made["metadata"], "annotations": note}}
-    ),
-    "pods/status": lambda api, _, path, note: api.patch(f"{path}/status", annotated(note)),
-    "pods/status, all of it": lambda api, made, path, note: api.put(
-        f"{path}/status", {**made, "metadata": {**made["metadata"], "annotations": note}}
-    ),
-    "pods/binding": lambda api, made, path, note: api.post(f"{path}/binding", binding(made, "node1", note)),
-    "bindings": lambda api, made, path, note: api.post(
-        f"{path.rpartition('/pods/')[0]}/bindings", binding(made, "node1", note)
+# Each is given an API, a waiting pod, the pod's path, and a change of its annotations.
+WAYS: dict[str, Write] = {
+    "create": lambda api, made, _, change: api.create({**made, "metadata": another(made, change)}),
+    **WRITES,
+    **{f"pods/status, {way}": through("status", write) for way, write in WRITES.items()},
+    "pods/binding": lambda api, made, path, change: api.post(f"{path}/binding", noted(made, change)),
+    "bindings": lambda api, made, path, change: api.post(
+        f"{path.rpartition('/pods/')[0]}/bindings", noted(made, change)
     ),
 }
 
 # The API server takes these, and keeps of the metadata what was there.
-UNHEARD: dict[str, Callable[[Api, Json, str, dict[str, Any]], object]] = {
-    "pods/ephemeralcontainers": lambda api, _, path, note: api.patch(
-        f"{path}/ephemeralcontainers", annotated(note), kind=STRATEGIC
-    ),
-    "pods/ephemeralcontainers, all of it": lambda api, made, path, note: api.put(
-        f"{path}/ephemeralcontainers", {**made, "metadata": {**made["metadata"], "annotations": note}}
-    ),
-    "pods/resize": lambda api, _, path, note: api.patch(f"{path}/resize", annotated(note), kind=STRATEGIC),
-    "pods/resize, all of it": lambda api, made, path, note: api.put(
-        f"{path}/resize", {**made, "metadata": {**made["metadata"], "annotations": note}}
-    ),
+UNHEARD: dict[str, Write] = {
+    f"pods/{part}, {way}": through(part, WRITES[way])
+    for part in ("ephemeralcontainers", "resize")
+    for way in ("strategic patch", "replace")
 }
-
-
-def _json_patch(made: Json, note: dict[str, Any]) -> list[Json]:
-    """All annotations, with one of them another or taken away."""
-    before = made["metadata"].get("annotations", {})
-    after = {key: text for key, text in {**before, **note}.items() if text is not None}
-    return [{"op": "add", "path": "/metadata/annotations", "value": after}]
 
 
 def guards_of(way: str) -> str:
     """Whose word is expected: of a pod's status a second policy says no too, and either may be the first."""
     return "aliquot-guard-" if "status" in way else "aliquot-guard-grants"
-
-
-def renamed(made: Json, annotations: dict[str, Any]) -> Json:
-    """The metadata of another pod like this one."""
-    return {"name": "another", "namespace": made["metadata"]["namespace"], "annotations": annotations}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -110,9 +84,9 @@ def test_nobody_forges_a_grant_whatever_it_says(
     made = guarded.cluster.create_pod(asking("waiting", namespace, {"compute": "30"}))
     path = cluster.api.path_of(made)
     said = {NAMES.charged: "another", NAMES.turn: "9", NAMES.room: "{}", NAMES.over_use: "note", NAMES.group_run: "a"}
-    others = [{name: text} for name, text in said.items()]
-    for note in [*({NAMES.grant: text} for text in FORGED.values()), *others]:
-        expect_refused(partial(WAYS[way], cluster.api, made, path, note), by=guards_of(way))
+    forged = [(NAMES.grant, text) for text in FORGED.values()]
+    for name, text in [*forged, *said.items()]:
+        expect_refused(partial(WAYS[way], cluster.api, made, path, annotated({name: text})), by=guards_of(way))
     assert not {NAMES.grant, *said} & cluster.api.get(path)["metadata"].get("annotations", {}).keys()
 
 
@@ -167,14 +141,12 @@ def test_what_only_containers_are_written_through_writes_no_grant(
     path = cluster.api.path_of(made)
     before = cluster.api.get(path)
     for text in (*FORGED.values(), None):
-        note = {} if text is None and "all of it" in way else {NAMES.grant: text}
-        now = cluster.api.get(path)
-        UNHEARD[way](cluster.api, now, path, note)
+        UNHEARD[way](cluster.api, cluster.api.get(path), path, annotated({NAMES.grant: text}))
         after = cluster.api.get(path)["metadata"]
         assert after.get("annotations") == before["metadata"].get("annotations")
 
 
-@pytest.mark.parametrize("way", ["merge patch", "strategic patch", "json patch", "replace", "pods/status"])
+@pytest.mark.parametrize("way", [*TAKING_AWAY, *(f"pods/status, {way}" for way in TAKING_AWAY)])
 def test_nobody_takes_a_grant_away_or_changes_it(
     cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str
 ) -> None:
@@ -184,9 +156,9 @@ def test_nobody_takes_a_grant_away_or_changes_it(
     guarded.lift_and_bind(made)
     bound = cluster.api.get(path)
     assert bound["metadata"]["annotations"][NAMES.grant] == grant_text(30)
-    for note in ({NAMES.grant: text} for text in (None, *FORGED.values())):
-        given = {key: value for key, value in note.items() if value is not None} if way == "replace" else note
-        expect_refused(partial(WAYS[way], cluster.api, bound, path, given), by=guards_of(way))
+    for text in (None, *FORGED.values()):
+        forged = annotated({NAMES.grant: text})
+        expect_refused(partial(WAYS[way], cluster.api, bound, path, forged), by=guards_of(way))
 
 
 def test_nobody_else_says_how_far_over_use_goes(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
@@ -229,44 +201,6 @@ def test_only_the_scheduler_tells_of_turns(
     assert name not in guarded.scheduler.patch(path, annotated({name: None}))["metadata"]["annotations"]
 
 
-SAID = {"labels": {NAMES.queue: "team"}, "annotations": {NAMES.preemptible: "false"}}
-
-
-@pytest.mark.parametrize("kind", SAID)
-def test_what_a_pod_says_to_us_does_not_change_through_its_status(
-    cluster: ClusterHarness, guarded: Guarded, namespace: str, kind: str
-) -> None:
-    """There no webhook reads it: nothing of ours is added, changed or taken away; what is others' is theirs."""
-    ours = {"labels": NAMES.of("note"), "annotations": NAMES.gpus}[kind]
-    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, **{kind: {ours: "1"}}))
-    path = cluster.api.path_of(made)
-    for change in (SAID[kind], {ours: "2"}, {ours: None}, None):
-        patch = {"metadata": {kind: change}}
-        expect_refused(partial(cluster.api.patch, f"{path}/status", patch), by="aliquot-guard-status")
-    found = cluster.api.patch(f"{path}/status", {"metadata": {kind: {"example.org/a": "b"}}})["metadata"][kind]
-    assert {ours: "1", "example.org/a": "b"}.items() <= found.items()
-    assert guarded.webhook.running
-
-
-@pytest.mark.parametrize("kind", SAID)
-@pytest.mark.parametrize("way", ["pods/{}/binding", "bindings"])
-def test_what_a_pod_says_to_us_does_not_change_through_its_binding(
-    cluster: ClusterHarness, guarded: Guarded, namespace: str, way: str, kind: str
-) -> None:
-    """Whoever may bind pods binds one that was let in, and makes it say nothing; what is others' is theirs."""
-    made = cluster.create_pod(asking("a", namespace, {"compute": "30"}))
-    path = cluster.api.path_of(made)
-    guarded.scheduler.patch(path, {"spec": {"schedulingGates": None}})
-    to = f"/api/v1/namespaces/{namespace}/{way.format('a')}"
-    body = binding(made, "node1", {})
-    said = body | {"metadata": {"name": "a", kind: SAID[kind]}}
-    expect_refused(lambda: cluster.api.post(to, said), by="are not changed through a binding")
-    cluster.api.post(to, body | {"metadata": {"name": "a", kind: {"example.org/a": "b"}}})
-    found = cluster.api.get(path)["metadata"]
-    assert found[kind]["example.org/a"] == "b"
-    assert not SAID[kind].keys() & found.get(kind, {}).keys()
-
-
 def test_only_the_scheduler_lifts_the_gate(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """Other gates are their owners'."""
     made = cluster.create_pod(asking("a", namespace, {"compute": "30"}, schedulingGates=[{"name": "a.b/c"}]))
@@ -286,121 +220,3 @@ def test_the_gate_is_for_who_asks(guarded: Guarded, namespace: str) -> None:
     assert f"is for pods that ask for {NAMES.compute} or {NAMES.memory}" in said
     assert guarded.refusal(asking("a", namespace, {"memory": "3000"}, **gated)) == ""
     assert guarded.refusal(pod("a", shell("true"), namespace=namespace, schedulingGates=[{"name": "a.b/c"}])) == ""
-
-
-def test_only_the_scheduler_writes_what_was_learnt_of_requests(cluster: ClusterHarness, guarded: Guarded) -> None:
-    """Whoever installs it may write its labels, and other ConfigMaps are their owners'."""
-    where = {"name": MIX, "namespace": NAMES.namespace}
-    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where}
-    path, by = cluster.api.path_of(body), "aliquot-guard-mix"
-    learnt: Json = {"data": {"page.json": "{}"}}
-    expect_refused(lambda: cluster.api.create(body | learnt), by=by)
-    cluster.apply(body)
-    expect_refused(lambda: cluster.api.patch(path, learnt), by=by)
-    guarded.scheduler.patch(path, learnt)
-    expect_refused(lambda: cluster.api.patch(path, {"data": {"page.json": "?"}}), by=by)
-    expect_refused(lambda: cluster.api.patch(path, {"data": None}), by=by)
-    expect_refused(lambda: cluster.api.patch(path, {"immutable": True}), by=by)
-    cluster.apply(body | {"metadata": where | {"labels": {"team": "a"}}})
-    assert cluster.api.get(path)["data"] == learnt["data"]
-    other = cluster.api.create(body | learnt | {"metadata": where | {"name": "other"}})
-    tidier = may_delete(cluster, "configmaps")
-    refused_to_delete(tidier, path, by=by)
-    tidier.delete(cluster.api.path_of(other))
-    cluster.api.delete(path)  # who may delete the policy may delete what it guards
-
-
-def may_delete(cluster: ClusterHarness, resource: str) -> Api:
-    """Somebody who may delete these of our namespace, one or many, and no policies."""
-    user, version = f"tidier-of-{resource}", "rbac.authorization.k8s.io/v1"
-    where = {"name": user, "namespace": NAMES.namespace}
-    rules = [
-        {"apiGroups": ["", "coordination.k8s.io"], "resources": [resource], "verbs": ["delete", "deletecollection"]}
-    ]
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
-    cluster.apply({"apiVersion": version, "kind": "Role", "metadata": where, "rules": rules})
-    cluster.apply(
-        {"apiVersion": version, "kind": "RoleBinding", "metadata": where, "roleRef": role, "subjects": [subject]}
-    )
-    allowed = cluster.api_as(user)
-
-    def may() -> bool:
-        verb = "deletecollection"
-        review = {"resourceAttributes": {"namespace": NAMES.namespace, "verb": verb, "resource": resource}}
-        asked = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": review}
-        found = allowed.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
-        return bool(found["status"]["allowed"])
-
-    cluster.wait_for("the right to delete", may)
-    return allowed
-
-
-def refused_to_delete(tidier: Api, path: str, *, by: str) -> None:
-    """By its name, and as one of many, where a request names none."""
-    expect_refused(lambda: tidier.delete(path), by=by)
-    collection, _, name = path.rpartition("/")
-    query = {"fieldSelector": f"metadata.name={name}"}
-    expect_refused(lambda: tidier.request("DELETE", collection, query=query), by=by)
-
-
-def test_nobody_else_writes_our_leases(cluster: ClusterHarness, guarded: Guarded) -> None:
-    """Heart-beats and who leads: nor an administrator; those of other names or namespaces are their owners'."""
-    ours = lease(PACE_LEASE)
-    path, by = cluster.api.path_of(ours), "aliquot-guard-leases"
-    expect_refused(lambda: cluster.api.create(ours), by=by)
-    guarded.scheduler.create(ours)
-    expect_refused(lambda: cluster.api.patch(path, annotated({NAMES.state: "away"})), by=by)
-    guarded.scheduler.delete(path)
-    expect_refused(lambda: cluster.api.create(lease("node-a")), by=by)
-    for other in (lease(PACE_LEASE, namespace="default"), lease("operator"), lease("my-node-a")):
-        held = cluster.api.path_of(cluster.api.create(other))
-        cluster.api.patch(held, annotated({NAMES.state: "away"}))
-        cluster.api.delete(held)
-
-
-def test_an_administrator_tidies_up_after_a_node_that_is_gone(cluster: ClusterHarness, guarded: Guarded) -> None:
-    """By the right to delete the policy; whoever may only delete Leases may not, and who leads is left to nobody."""
-    with closing(guarded.agent_on("gone")) as agent:
-        heartbeat = cluster.api.path_of(agent.create(lease("node-gone")))
-    led, paced = (cluster.api.path_of(guarded.scheduler.create(lease(name))) for name in (LEADER_LEASE, PACE_LEASE))
-    tidier, by = may_delete(cluster, "leases"), "aliquot-guard-leases"
-    refused_to_delete(tidier, heartbeat, by=by)
-    cluster.api.delete(heartbeat)
-    assert cluster.api.find(heartbeat) is None
-    for path in (led, paced):
-        refused_to_delete(cluster.api, path, by=by)
-        guarded.scheduler.delete(path)
-
-
-def told(kind: str) -> Json:
-    """A status with one condition more."""
-    return {"status": {"conditions": [{"type": kind, "status": "True", "reason": "Test"}]}}
-
-
-def test_only_aliquot_speaks_in_its_own_conditions(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
-    """Others write theirs beside ours, and can neither change nor drop ours."""
-    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
-    ours, strategic = NAMES.of("admitted"), "application/strategic-merge-patch+json"
-    write = partial(cluster.api.patch, f"{path}/status", kind=strategic)
-    by = "aliquot-guard-status"
-    expect_refused(lambda: write(told(ours)), by=by)
-    guarded.scheduler.patch(f"{path}/status", told(ours), kind=strategic)
-    found = write(told("example.org/ready"))["status"]["conditions"]
-    assert {ours, "example.org/ready"} <= {each["type"] for each in found}
-    expect_refused(lambda: write({"status": {"conditions": [{"type": ours, "status": "False"}]}}), by=by)
-    expect_refused(lambda: cluster.api.patch(f"{path}/status", {"status": {"conditions": []}}), by=by)
-
-
-def test_only_schedulers_nominate_a_pod_that_asks(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
-    """Anybody may drop a nomination, as kubelets do; pods of others are nominated by whoever may."""
-    here = {"status": {"nominatedNodeName": "node1"}}
-    path = cluster.api.path_of(cluster.create_pod(asking("a", namespace, {"compute": "30"})))
-    expect_refused(lambda: cluster.api.patch(f"{path}/status", here), by="aliquot-guard-status")
-    for user in (SCHEDULER, "system:kube-scheduler"):
-        cluster.api_as(user).patch(f"{path}/status", here)
-        now = cluster.api.patch(f"{path}/status", {"status": {"nominatedNodeName": None}})
-        assert "nominatedNodeName" not in now["status"]
-    other = cluster.api.path_of(cluster.create_pod(pod("other", shell("true"), namespace=namespace)))
-    assert cluster.api.patch(f"{other}/status", here)["status"]["nominatedNodeName"] == "node1"
-    assert guarded.webhook.running

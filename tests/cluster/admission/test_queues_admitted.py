@@ -15,6 +15,7 @@ from cluster.harness.errors import ApiError
 from cluster.installed import NAMES, manifests
 from cluster.queueing import QUEUES, queue
 from cluster.refusals import expect_refused
+from cluster.ways import OF_CUSTOM_KINDS, WRITES
 
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.{NAMES.domain}"
 
@@ -186,11 +187,15 @@ def test_a_waiting_pod_can_be_moved(cluster: ClusterHarness, guarded: Guarded, n
 
 def test_only_the_centre_says_how_a_queue_stands(cluster: ClusterHarness, guarded: Guarded, namespace: str) -> None:
     """Not even an administrator forgets usage."""
-    cluster.api.create(queue("a"))
-    forged = {"status": {"used": {"compute": 0}}}
-    expect_refused(lambda: cluster.api.patch(f"{QUEUES}/a/status", forged), by="aliquot-guard-queues")
-    guarded.scheduler.patch(f"{QUEUES}/a/status", {"status": {"used": {"compute": 250}, "waiting": 2}})
-    assert cluster.api.get(f"{QUEUES}/a")["status"] == {"used": {"compute": 250}, "waiting": 2}
+    forged, stands = {"status": {"used": {"compute": 0}}}, {"used": {"compute": 250}, "waiting": 2}
+    # What comes with it the API server leaves out.
+    assert "status" not in cluster.api.create(queue("a") | forged)
+    guarded.scheduler.patch(f"{QUEUES}/a/status", {"status": stands})
+    for write in (WRITES[way] for way in OF_CUSTOM_KINDS):
+        found = cluster.api.get(f"{QUEUES}/a")
+        expect_refused(partial(write, cluster.api, found, f"{QUEUES}/a/status", forged), by="aliquot-guard-queues")
+        write(cluster.api, found, f"{QUEUES}/a", forged)
+    assert cluster.api.get(f"{QUEUES}/a")["status"] == stands
     assert namespace
 
 

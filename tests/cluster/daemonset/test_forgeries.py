@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from aliquot_standalone.apiserver.patches import merge_patch
 from cluster.harness.api import APPLY, Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import pod, shell
@@ -16,6 +17,7 @@ from cluster.installed import (
     binding,
 )
 from cluster.refusals import FORGED, LEASES, NODE1, annotated, expect_refused
+from cluster.ways import TAKING_AWAY, WRITES
 
 # Each is given an administrator's API, a pod that waits to be bound, and its path.
 FORGERIES: dict[str, Callable[[Api, Json, str], object]] = {
@@ -77,30 +79,63 @@ def test_nobody_takes_a_grant_away(cluster: ClusterHarness, installed: Installed
 
 
 KUBELET = "system:node:node1"
+ANOTHER_KUBELET = "system:node:node2"
+COUNTED = NAMES.of("gpu.count")
+# Who writes, which part of the node, and what.
 NODE_FORGERIES: dict[str, tuple[str, str, Json]] = {
-    "inventory": ("admin", NODE1, annotated({NAMES.inventory: "{}"})),
-    "inventory through the status": ("admin", f"{NODE1}/status", annotated({NAMES.inventory: None})),
-    "labels": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): "9"}}}),
-    "labels taken away": ("admin", NODE1, {"metadata": {"labels": {NAMES.of("gpu.count"): None}}}),
-    "capacity": ("admin", f"{NODE1}/status", {"status": {"capacity": {NAMES.memory: "1"}}}),
-    "allocatable": ("admin", f"{NODE1}/status", {"status": {"allocatable": {NAMES.memory: "1"}}}),
-    "inventory, by its kubelet": (KUBELET, NODE1, annotated({NAMES.inventory: "{}"})),
-    "more capacity, by its kubelet": (KUBELET, f"{NODE1}/status", {"status": {"capacity": {NAMES.memory: "9999999"}}}),
-    "capacity, by another kubelet": (
-        "system:node:node2",
-        f"{NODE1}/status",
-        {"status": {"capacity": {NAMES.memory: "1"}}},
-    ),
+    "inventory": ("admin", "", annotated({NAMES.inventory: "{}"})),
+    "inventory through the status": ("admin", "/status", annotated({NAMES.inventory: "{}"})),
+    "labels": ("admin", "", {"metadata": {"labels": {COUNTED: "9"}}}),
+    "labels through the status": ("admin", "/status", {"metadata": {"labels": {COUNTED: "9"}}}),
+    "capacity": ("admin", "/status", {"status": {"capacity": {NAMES.memory: "1"}}}),
+    "allocatable": ("admin", "/status", {"status": {"allocatable": {NAMES.memory: "1"}}}),
+    "inventory, by its kubelet": (KUBELET, "", annotated({NAMES.inventory: "{}"})),
+    "more capacity, by its kubelet": (KUBELET, "/status", {"status": {"capacity": {NAMES.memory: "9999999"}}}),
+    "capacity, by another kubelet": (ANOTHER_KUBELET, "/status", {"status": {"capacity": {NAMES.memory: "1"}}}),
+}
+NODE_LOSSES: dict[str, tuple[str, str, Json]] = {
+    "inventory taken away": ("admin", "", annotated({NAMES.inventory: None})),
+    "inventory taken away through the status": ("admin", "/status", annotated({NAMES.inventory: None})),
+    "labels taken away": ("admin", "", {"metadata": {"labels": {COUNTED: None}}}),
+    "capacity taken away": ("admin", "/status", {"status": {"capacity": {NAMES.memory: None}}}),
+}
+NODE_WRITES = [
+    *((what, way) for what in NODE_FORGERIES for way in WRITES),
+    *((what, way) for what in NODE_LOSSES for way in TAKING_AWAY),
+]
+
+
+@pytest.mark.parametrize(("what", "way"), NODE_WRITES)
+@pytest.mark.usefixtures("installed")
+def test_nobody_forges_what_a_node_has(cluster: ClusterHarness, what: str, way: str) -> None:
+    """Inventory, labels and memory are the agent's; a kubelet may lower its node's memory and no more."""
+    user, part, change = (NODE_FORGERIES | NODE_LOSSES)[what]
+    by = "" if user == ANOTHER_KUBELET else "aliquot-guard-nodes"
+    node = cluster.api.get(NODE1)
+    # The kubelet and controllers write it meanwhile: over whatever version there is.
+    del node["metadata"]["resourceVersion"]
+    expect_refused(lambda: WRITES[way](cluster.api_as(user), node, f"{NODE1}{part}", change), by=by)
+
+
+# A node comes as a whole, with its status.
+NODES_THAT_COME: dict[str, tuple[str, Json]] = {
+    what: (user, change)
+    for what, (user, _, change) in NODE_FORGERIES.items()
+    if user != ANOTHER_KUBELET and "through the status" not in what
 }
 
 
-@pytest.mark.parametrize("what", NODE_FORGERIES)
+@pytest.mark.parametrize("what", NODES_THAT_COME)
 @pytest.mark.usefixtures("installed")
-def test_nobody_forges_what_a_node_has(cluster: ClusterHarness, what: str) -> None:
-    """Inventory, labels and memory are the agent's; a kubelet may lower its node's memory and no more."""
-    user, path, patch = NODE_FORGERIES[what]
-    by = "" if user == "system:node:node2" else "aliquot-guard-nodes"
-    expect_refused(lambda: cluster.api_as(user).patch(path, patch), by=by)
+def test_no_node_comes_with_what_its_agent_says(cluster: ClusterHarness, what: str) -> None:
+    """Neither made by somebody, nor as its kubelet registers it: there what it brings is nobody's word yet."""
+    user, change = NODES_THAT_COME[what]
+    name = "node1" if user == KUBELET else "forged"
+    made = merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}, change)
+    expect_refused(
+        lambda: cluster.api_as(user).request("POST", "/api/v1/nodes", body=made, query={"dryRun": "All"}),
+        by="aliquot-guard-nodes",
+    )
 
 
 @pytest.mark.usefixtures("installed")
