@@ -43,8 +43,17 @@ enum {
     CUDA_ERROR_SYSTEM_NOT_READY = 802,
 };
 
-enum { LOCATION_DEVICE = 1 };
+enum {
+    LOCATION_NONE = 0, /* of managed memory alone */
+    LOCATION_DEVICE = 1,
+    LOCATION_HOST = 2,
+    LOCATION_HOST_NUMA = 3,
+    LOCATION_HOST_NUMA_CURRENT = 4,
+    LOCATION_LOCALITY_DOMAIN = 6, /* a part of a device, since CUDA 13.4 */
+};
+enum { ALLOCATION_PINNED = 1, ALLOCATION_MANAGED = 2 };
 enum { ATTRIBUTE_POOL_THRESHOLD = 4, ATTRIBUTE_POOL_RESERVED_NOW = 5, ATTRIBUTE_POOL_USED_NOW = 7 };
+enum { ATTRIBUTE_POOL_TYPE = 9, ATTRIBUTE_POOL_LOCATION_ID = 11, ATTRIBUTE_POOL_LOCATION_TYPE = 12 };
 enum { ATTRIBUTE_GRAPH_RESERVED_NOW = 2 };
 enum { LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2 };
 enum { NODE_CHILD_GRAPH = 4, NODE_MEMORY_ALLOCATION = 10, NODE_MEMORY_FREE = 11, NODE_CONDITIONAL = 13 };
@@ -61,7 +70,10 @@ enum { CAPTURE_RELAXED = 2 };
 enum { INSTANTIATE_AUTO_FREE = 1, INSTANTIATE_UPLOAD = 2 };
 enum { LOOKUP_PER_THREAD_STREAM = 2 };
 
-typedef struct { int type, id; } CUmemLocation;
+typedef struct {
+    int type;
+    union { int id; struct { unsigned char device, domain; } localized; };
+} CUmemLocation;
 
 typedef struct {
     int type, handle_types;
@@ -225,6 +237,9 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t bytes, CUmemo
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device);
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties);
 CUresult cuMemPoolDestroy(CUmemoryPool pool);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);

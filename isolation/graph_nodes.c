@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "granules.h"
+#include "locations.h"
 #include "table.h"
 
 #define MOST_LISTINGS 8 /* of one graph: who adds to it all the time is not waited for */
@@ -34,7 +35,9 @@ static void add(struct stretches *all, struct stretch one) {
 
 static void add_allocation(struct stretches *all, const CUDA_MEM_ALLOC_NODE_PARAMS *asked) {
     uint64_t address = asked->address, end;
-    int gpu = gpu_of_device(asked->properties.location.id);
+    int gpu = gpu_of_location(asked->properties.location, asked->properties.type);
+    if (gpu == ON_HOST) return;
+    if (gpu < 0) location_refused(asked->properties.location, asked->properties.type); /* that it is said */
     if (gpu < 0 || asked->bytes > LARGEST_SIZE || __builtin_add_overflow(address, asked->bytes + GRANULE - 1, &end))
         all->failed = true;
     else if (!address)
@@ -57,7 +60,7 @@ static void add_allocation_node(struct stretches *all, CUgraphNode node) {
     CUDA_MEM_ALLOC_NODE_PARAMS asked;
     if (REAL(cuGraphMemAllocNodeGetParams)(node, &asked) != CUDA_SUCCESS)
         all->failed = true;
-    else if (asked.properties.location.type == LOCATION_DEVICE)
+    else
         add_allocation(all, &asked);
 }
 

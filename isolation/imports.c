@@ -2,6 +2,7 @@
  * and then it lives on by this process alone. */
 #include "holdings.h"
 #include "imports.h"
+#include "locations.h"
 #include "release.h"
 
 static bool fits_handle(CUdeviceptr address, uint64_t bytes, CUhandle handle) {
@@ -32,15 +33,15 @@ static CUresult import_handle(CUhandle *handle, void *shareable, int type) {
     CUmemAllocationProp properties = {.location = {.type = LOCATION_DEVICE, .id = -1}};
     size_t total = 0;
     if (result != CUDA_SUCCESS) return result;
-    if (REAL(cuMemGetAllocationPropertiesFromHandle)(&properties, *handle) == CUDA_SUCCESS &&
-        properties.location.type != LOCATION_DEVICE)
-        return result;
-    int gpu = gpu_of_device(properties.location.id);
-    if (gpu >= 0) REAL(cuDeviceTotalMem_v2)(&total, properties.location.id);
+    REAL(cuMemGetAllocationPropertiesFromHandle)(&properties, *handle);
+    int gpu = gpu_of_location(properties.location, properties.type);
+    if (gpu == ON_HOST) return result;
+    if (gpu >= 0) REAL(cuDeviceTotalMem_v2)(&total, device_of_location(properties.location));
     uint64_t bytes = gpu >= 0 ? bytes_of_handle(*handle, total) : 0;
     if (gpu >= 0 && charge(gpu, bytes)) return handle_remember(*handle, gpu, bytes);
     REAL(cuMemRelease)(*handle);
-    return gpu < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
+    if (gpu == NOT_GRANTED) return CUDA_ERROR_INVALID_DEVICE;
+    return gpu < 0 ? location_refused(properties.location, properties.type) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult import_step(CUhandle *handle, void *shareable, int type) {

@@ -4,6 +4,7 @@
 
 #include "devices.h"
 #include "limits.h"
+#include "locations.h"
 #include "managed.h"
 #include "table.h"
 
@@ -17,7 +18,8 @@ static struct range range_to_device(CUdeviceptr address, size_t bytes, CUdevice 
 }
 
 static struct range range_to_place(CUdeviceptr address, size_t bytes, CUmemLocation place) {
-    return place.type == LOCATION_DEVICE ? range_to_device(address, bytes, place.id) : (struct range){address, bytes, -1};
+    bool on_device = place.type == LOCATION_DEVICE || place.type == LOCATION_LOCALITY_DOMAIN;
+    return on_device ? range_to_device(address, bytes, device_of_location(place)) : (struct range){address, bytes, -1};
 }
 
 #define PREFETCH(name, there, per_thread, shape, passed)                                                     \

@@ -4,6 +4,7 @@
 
 #include "devices.h"
 #include "holdings.h"
+#include "locations.h"
 #include "release.h"
 #include "tails.h"
 
@@ -27,6 +28,7 @@ static void exchange(struct record *record, void *with) {
 /* Bring the pool's charge to what it has reserved; false if that is more than may be held. `claimed` is charged
  * already and stands in no record. */
 static bool refresh(CUmemoryPool pool, int gpu, uint64_t claimed) {
+    if (gpu == ON_HOST) return true;
     uint64_t now = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), before = now;
     struct holding fresh = {.kind = POOL, .value = (uintptr_t)pool, .record = {.bytes = now, .gpu = gpu}};
     if (!holdings_change(POOL, (uintptr_t)pool, exchange, &before)) {
@@ -57,6 +59,12 @@ static void trim(struct holding pool, void *with) {
     refresh((CUmemoryPool)(uintptr_t)pool.value, pool.record.gpu, 0);
 }
 
+static CUresult ask(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
+    if (index == F_cuMemAllocAsync || index == F_cuMemAllocAsync_ptsz)
+        return REAL_AS(index, cuMemAllocAsync)(address, bytes, stream);
+    return REAL_AS(index, cuMemAllocFromPoolAsync)(address, bytes, pool, stream);
+}
+
 static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream,
                                 int gpu) {
     uint64_t reserved = attribute(pool, ATTRIBUTE_POOL_RESERVED_NOW), used = attribute(pool, ATTRIBUTE_POOL_USED_NOW);
@@ -66,9 +74,7 @@ static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, C
     /* The driver rounds sizes up, to 512 bytes on all present GPUs. */
     uint64_t claimed = captured || used + ((bytes + 511) & ~511ULL) <= reserved ? 0 : TO_GRANULES(bytes);
     if (!account_charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = index == F_cuMemAllocAsync || index == F_cuMemAllocAsync_ptsz
-                          ? REAL_AS(index, cuMemAllocAsync)(address, bytes, stream)
-                          : REAL_AS(index, cuMemAllocFromPoolAsync)(address, bytes, pool, stream);
+    CUresult result = ask(index, address, bytes, pool, stream);
     bool fits = refresh(pool, gpu, claimed);
     if (result != CUDA_SUCCESS || (captured && fits)) return result;
     if (!fits) return give_back(pool, gpu, *address, reserved);
@@ -80,7 +86,7 @@ static CUresult allocate_locked(int index, CUdeviceptr *address, size_t bytes, C
     return holdings_add(block) ? CUDA_SUCCESS : give_back(pool, gpu, *address, reserved);
 }
 
-/* The driver takes memory from the stream's GPU, whichever context is current. */
+/* Where no pool is named the driver takes memory from the stream's GPU, whichever context is current. */
 static CUresult device_of(CUstream stream, CUdevice *device) {
     bool entered = limits && limits->gpus > 1 && context_enter(stream);
     CUresult result = REAL(cuCtxGetDevice)(device);
@@ -96,15 +102,22 @@ static CUresult allocate_once(int index, CUdeviceptr *address, size_t bytes, CUm
     return result;
 }
 
+/* A pool's own GPU, where one is named: another one's default pool is no less a pool of that GPU. */
+static int home_of(CUmemoryPool pool, int stream_s, bool named) {
+    struct holding known;
+    if (holdings_find(POOL, (uintptr_t)pool, &known)) return known.record.gpu;
+    return named ? gpu_of_pool(pool, stream_s) : stream_s;
+}
+
 static CUresult allocate(int index, CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream) {
     CUdevice device;
     if (bytes > LARGEST_SIZE) return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = device_of(stream, &device);
-    if (result == CUDA_SUCCESS && !pool) result = REAL(cuDeviceGetMemPool)(&pool, device);
+    bool named = pool;
+    if (result == CUDA_SUCCESS && !named) result = REAL(cuDeviceGetMemPool)(&pool, device);
     if (result != CUDA_SUCCESS) return result;
-    struct holding known;
-    int gpu = gpu_of_device(device);
-    if (holdings_find(POOL, (uintptr_t)pool, &known)) gpu = known.record.gpu;
+    int gpu = home_of(pool, gpu_of_device(device), named);
+    if (gpu == ON_HOST) return ask(index, address, bytes, pool, stream);
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     in_use = true;
     result = allocate_once(index, address, bytes, pool, stream, gpu);
@@ -168,13 +181,10 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
 static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     if (!properties) return REAL(cuMemPoolCreate)(pool, properties);
     CUmemPoolProps told = *properties; /* as in cuMemCreate */
-    int gpu = -1;
-    if (told.location.type == LOCATION_DEVICE) {
-        gpu = gpu_of_device(told.location.id);
-        if (gpu < 0) return device_refused(told.location.id);
-    }
+    int gpu = gpu_of_location(told.location, told.type);
+    if (gpu == NOT_GRANTED || gpu == NOBODY_KNOWS) return location_refused(told.location, told.type);
     CUresult result = REAL(cuMemPoolCreate)(pool, &told);
-    if (result != CUDA_SUCCESS || gpu < 0) return result;
+    if (result != CUDA_SUCCESS || gpu == ANYWHERE) return result;
     struct holding holding = {.kind = POOL, .value = (uintptr_t)*pool, .record = {.gpu = gpu}};
     if (holdings_add(holding)) return result;
     REAL(cuMemPoolDestroy)(*pool);
@@ -192,9 +202,14 @@ static CUresult destroy(CUmemoryPool pool) {
     CUresult result = REAL(cuMemPoolDestroy)(pool);
     if (ours && result != CUDA_SUCCESS)
         holdings_add(holding);
-    else if (ours)
+    else if (ours && holding.record.gpu != ON_HOST)
         account_release(holding.record.gpu, holding.record.bytes);
     return result;
+}
+
+static bool is_of_host(CUmemoryPool pool) {
+    struct holding known;
+    return holdings_find(POOL, (uintptr_t)pool, &known) && known.record.gpu == ON_HOST;
 }
 
 static bool is_empty(CUmemoryPool pool) {
@@ -213,7 +228,7 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
     uint64_t in_store = 0;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
-    if (is_empty(pool) || !holdings_change(POOL, (uintptr_t)pool, doom, NULL))
+    if (is_of_host(pool) || is_empty(pool) || !holdings_change(POOL, (uintptr_t)pool, doom, NULL))
         result = destroy(pool);
     else
         REAL(cuMemPoolSetAttribute)(pool, ATTRIBUTE_POOL_THRESHOLD, &in_store);

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "bindings.h"
-#include "devices.h"
 #include "holdings.h"
 #include "imports.h"
+#include "locations.h"
 #include "sent.h"
 
 #define KEPT 1U
@@ -123,9 +123,9 @@ static CUresult create(CUhandle *handle, size_t bytes, const CUmemAllocationProp
     if (!properties) return REAL(cuMemCreate)(handle, bytes, properties, flags);
     /* Another thread may write to what was read: the driver gets a copy. */
     CUmemAllocationProp told = *properties;
-    if (told.location.type != LOCATION_DEVICE) return REAL(cuMemCreate)(handle, bytes, &told, flags);
-    int gpu = gpu_of_device(told.location.id);
-    if (gpu < 0) return device_refused(told.location.id);
+    int gpu = gpu_of_location(told.location, told.type);
+    if (gpu == ON_HOST) return REAL(cuMemCreate)(handle, bytes, &told, flags);
+    if (gpu < 0) return location_refused(told.location, told.type);
     uint64_t claimed = TO_GRANULES(bytes);
     if (bytes > LARGEST_SIZE || !charge(gpu, claimed)) return CUDA_ERROR_OUT_OF_MEMORY;
     handles_lock();

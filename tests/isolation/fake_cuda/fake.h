@@ -15,6 +15,8 @@
 int fake_gpu(void);
 int fake_gpu_of(const void *context);
 int fake_gpu_of_stream(CUstream stream);
+/* Where memory lies, WORLD_HOST if not on a GPU. What no driver of today knows is a GPU's, too. */
+int fake_gpu_at(CUmemLocation location);
 /* The graph that the stream is captured into, or NULL; and an allocation among its nodes. */
 CUgraph fake_captured(CUstream stream);
 bool fake_graph_free(CUdeviceptr address);

@@ -15,7 +15,8 @@
 
 struct driver_node {
     CUgraphNode next;
-    int type, gpu;
+    int type;
+    CUmemLocation location;
     uint64_t ns, bytes;
     CUdeviceptr address;
     _Atomic int *come;
@@ -93,11 +94,11 @@ static struct place *place_for(CUgraph graph, int gpu, uint64_t bytes) {
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
-    int gpu = parameters->properties.location.id;
+    int gpu = fake_gpu_at(parameters->properties.location);
     (void)after, (void)count;
     *node = add_node(graph, NODE_MEMORY_ALLOCATION);
     (*node)->bytes = parameters->bytes;
-    (*node)->gpu = gpu;
+    (*node)->location = parameters->properties.location;
     parameters->address = (*node)->address = place_for(graph, gpu, parameters->bytes)->address;
     return CUDA_SUCCESS;
 }
@@ -162,7 +163,7 @@ CUresult cuGraphNodeGetType(CUgraphNode node, int *type) {
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters) {
     if (nodes_are("allocation-untold")) return CUDA_ERROR_INVALID_VALUE;
     *parameters = (CUDA_MEM_ALLOC_NODE_PARAMS){
-        .properties = {.type = 1, .location = {.type = LOCATION_DEVICE, .id = node->gpu}},
+        .properties = {.type = 1, .location = node->location},
         .bytes = node->bytes,
         .address = node->address,
     };
@@ -170,6 +171,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARA
 }
 
 static void add_place(CUgraphExec exec, const struct place *place) {
+    if (place->gpu == WORLD_HOST) return;
     exec->bytes[place->gpu] += place->bytes;
     if (place->free) return;
     struct place *lasting = malloc(sizeof *lasting);

@@ -16,6 +16,7 @@
 struct handle {
     uint64_t bytes, shared;
     int gpu, references, mappings;
+    CUmemLocation location;
 };
 
 struct mapping {
@@ -30,6 +31,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The last one that nothing holds any more: the next gets its number. */
 static struct handle *vacant;
+
+int fake_gpu_at(CUmemLocation location) {
+    bool of_host = location.type >= LOCATION_HOST && location.type <= LOCATION_HOST_NUMA_CURRENT;
+    return of_host ? WORLD_HOST : location.type == LOCATION_LOCALITY_DOMAIN ? location.localized.device : location.id;
+}
 
 static struct handle *new_handle(void) {
     pthread_mutex_lock(&lock);
@@ -52,9 +58,10 @@ static void drop_if_free(struct handle *handle) {
 CUresult cuMemCreate(CUhandle *handle, size_t bytes, const CUmemAllocationProp *properties, unsigned long long flags) {
     (void)flags;
     if (bytes % GRANULE_BYTES || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (!world_take(properties->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    int gpu = fake_gpu_at(properties->location);
+    if (!world_take(gpu, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     struct handle *made = new_handle();
-    *made = (struct handle){.bytes = bytes, .gpu = properties->location.id, .references = 1};
+    *made = (struct handle){.bytes = bytes, .gpu = gpu, .references = 1, .location = properties->location};
     *handle = (uintptr_t)made;
     return CUDA_SUCCESS;
 }
@@ -127,7 +134,7 @@ CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address) {
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUhandle handle) {
     struct handle *known = (struct handle *)(uintptr_t)handle;
-    *properties = (CUmemAllocationProp){.type = 1, .location = {.type = LOCATION_DEVICE, .id = known->gpu}};
+    *properties = (CUmemAllocationProp){.type = 1, .location = known->location};
     return CUDA_SUCCESS;
 }
 
@@ -216,7 +223,7 @@ CUresult cuMulticastBindAddr_v2(CUhandle object, CUdevice device, size_t at, CUd
 CUresult cuMemExportToShareableHandle(void *shareable, CUhandle handle, int type, unsigned long long flags) {
     struct handle *known = (struct handle *)(uintptr_t)handle;
     (void)flags;
-    if (type != 1) return CUDA_ERROR_NOT_SUPPORTED;
+    if (type != 1 || known->gpu == WORLD_HOST) return CUDA_ERROR_NOT_SUPPORTED;
     if (!known->shared) known->shared = world_share(known->gpu, known->bytes);
     char path[512];
     snprintf(path, sizeof path, "%s.shared-%llu", getenv("FAKE_CUDA_WORLD"), (unsigned long long)known->shared);
@@ -235,6 +242,7 @@ CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *shareable, int t
     if (!bytes) return CUDA_ERROR_INVALID_VALUE;
     struct handle *made = new_handle();
     *made = (struct handle){.bytes = bytes, .shared = id, .gpu = gpu, .references = 1};
+    made->location = (CUmemLocation){.type = LOCATION_DEVICE, .id = gpu};
     *handle = (uintptr_t)made;
     return CUDA_SUCCESS;
 }

@@ -1,4 +1,5 @@
-/* Pools of the fake driver. A pool grows by granules and shrinks to its threshold when it is waited for. */
+/* Pools of the fake driver. A pool grows by granules and shrinks to its threshold when it is waited for. With
+ * FAKE_CUDA_POOLS=no-place none says where its memory is, as before CUDA 13. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ struct driver_pool {
     CUmemoryPool next;
     uint64_t reserved, used, threshold;
     int gpu;
+    CUmemLocation location;
     bool destroyed; /* and gone with its last block */
 };
 
@@ -23,12 +25,12 @@ struct pool_block {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUmemoryPool pools, defaults[WORLD_GPUS];
+static CUmemoryPool pools, defaults[WORLD_GPUS], default_of_host;
 static struct pool_block *blocks;
 
-static CUmemoryPool make_pool(int gpu) {
+static CUmemoryPool make_pool(CUmemLocation location) {
     CUmemoryPool made = calloc(1, sizeof *made);
-    *made = (struct driver_pool){.next = pools, .gpu = gpu};
+    *made = (struct driver_pool){.next = pools, .gpu = fake_gpu_at(location), .location = location};
     return pools = made;
 }
 
@@ -47,16 +49,32 @@ void fake_pools_settle(void) {
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+    return cuDeviceGetDefaultMemPool(pool, device);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
+    CUmemLocation location = {.type = LOCATION_DEVICE, .id = device};
+    return cuMemGetDefaultMemPool(pool, &location, ALLOCATION_PINNED);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type) {
+    int gpu = fake_gpu_at(*location);
+    CUmemoryPool *found = gpu == WORLD_HOST ? &default_of_host : &defaults[gpu];
+    if (type != ALLOCATION_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
     pthread_mutex_lock(&lock);
-    if (!defaults[device]) defaults[device] = make_pool(device);
-    *pool = defaults[device];
+    if (!*found) *found = make_pool(*location);
+    *pool = *found;
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type) {
+    return cuMemGetDefaultMemPool(pool, location, type);
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     pthread_mutex_lock(&lock);
-    *pool = make_pool(properties->location.id);
+    *pool = make_pool(properties->location);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
@@ -187,7 +205,17 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
     return CUDA_SUCCESS;
 }
 
+static CUresult tell_place(CUmemoryPool pool, int attribute, void *value) {
+    const char *how = getenv("FAKE_CUDA_POOLS");
+    if (how && strcmp(how, "no-place") == 0) return CUDA_ERROR_INVALID_VALUE;
+    *(int *)value = attribute == ATTRIBUTE_POOL_TYPE            ? ALLOCATION_PINNED
+                    : attribute == ATTRIBUTE_POOL_LOCATION_TYPE ? pool->location.type
+                                                                : pool->location.id;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
+    if (attribute >= ATTRIBUTE_POOL_TYPE) return tell_place(pool, attribute, value);
     pthread_mutex_lock(&lock);
     uint64_t told = attribute == ATTRIBUTE_POOL_RESERVED_NOW ? pool->reserved
                     : attribute == ATTRIBUTE_POOL_USED_NOW   ? pool->used

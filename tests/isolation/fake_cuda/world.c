@@ -147,6 +147,7 @@ static struct world_process *own(void) {
 }
 
 bool world_take(int gpu, uint64_t bytes) {
+    if (gpu == WORLD_HOST) return true;
     lock();
     struct world_process *process = own();
     struct world_tenant *tenant = &world->tenant[process->tenant];
@@ -166,6 +167,7 @@ bool world_take(int gpu, uint64_t bytes) {
 }
 
 void world_give(int gpu, uint64_t bytes) {
+    if (gpu == WORLD_HOST) return;
     lock();
     struct world_process *process = own();
     process->used[gpu] -= bytes;

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #define WORLD_GPUS 8
+#define WORLD_HOST (-1) /* for a GPU's number: memory of the host's, of which there is enough */
 #define WORLD_TENANTS 32
 #define WORLD_PROCESSES 1024
 #define WORLD_BLOCKS 1024

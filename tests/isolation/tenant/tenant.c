@@ -139,6 +139,9 @@ static bool obey(const char *line) {
     else if (strcmp(word, "green") == 0) make_green();
     else if (strcmp(word, "green-end") == 0) end_green();
     else if (GIVEN("elsewhere", "%llu", &number) == 1) fill_elsewhere(number);
+    else if (GIVEN("fill-at", "%63s %d %u %llu", name, &batch, &micros, &number) == 4)
+        fill_at(name, batch, (int)micros, number);
+    else if (strcmp(word, "end-pool") == 0) end_pool();
     else if (GIVEN("fork", "%63s %llu", name, &number) == 2) do_fork(name, number);
     else if (GIVEN("use", "%lf %63s %u %d %u", &seconds, name, &micros, &batch, &idle) >= 3)
         use(seconds, name, micros, batch, idle);

@@ -67,6 +67,10 @@ giving give_handle, give_mapped, give_exported, give_unbound, give_nothing;
 uint64_t whole(uint64_t bytes);
 void unbind_too_late(uint64_t bytes);
 
+/* places.c */
+void fill_at(const char *what, int type, int id, uint64_t bytes);
+void end_pool(void);
+
 /* code.c */
 taking take_module, take_numbered, take_segment, take_wrapped, take_packed, take_packed_zstd, take_linked,
     take_disguised, take_foreign,    take_fat_mapped, take_fat, take_file, take_library_file, take_library;
