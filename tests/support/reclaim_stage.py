@@ -49,9 +49,11 @@ class ReclaimStage(Stage):
         return WALL + self.now
 
     def decide(self, *, budgets: Sequence[Budget] = (), after: float = 0.0) -> list[Clearing]:
-        """Decide who has to go; nobody is asked yet."""
+        """Decide who has to go, if there is anybody to look for, as the evictor does; nobody is asked yet."""
         self.now += after
         self.beat()
+        if not self.reclaim.anybody(now=self.now):
+            return []
         return self.reclaim.decide(now=self.now, wall=self.wall, budgets=budgets)
 
     def submit_made(self, uid: str, *args: Any, by: str, **more: Any) -> None:
@@ -168,8 +170,7 @@ def gone(stage: ReclaimStage, step: Step) -> Counter[str]:
     found, asked, looks = Counter[str](), ["somebody"], 0
     while stage.run(after=A_WHILE) or asked or (found != wanted and looks < LOOKS):
         # As the centre does: how long somebody runs is read at the first look at all who do.
-        if stage.reclaim.anybody(now=stage.now):
-            stage.decide()
+        stage.decide()
         stage.consolidate()
         looks, asked = looks + 1, stage.evict()
         for uid in asked:

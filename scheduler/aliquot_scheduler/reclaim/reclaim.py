@@ -8,7 +8,7 @@ For whom nothing could be found is not searched for again for a while, since mos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
@@ -70,7 +70,10 @@ class Reclaim:
         self._look_around(now)
         self._tell_who_claims_nothing(now)
         making_room = self._queues.register.making_room
-        return any(True for _ in chain(making_room.vain(), self._swapping.due(now=now), self._claimants()))
+        if any(True for _ in chain(making_room.vain(), self._swapping.due(now=now), self._claimants())):
+            return True
+        self._forget_who_fits()
+        return False
 
     @property
     def is_unsettled(self) -> bool:
@@ -80,6 +83,7 @@ class Reclaim:
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide; what is told stands."""
         self._look_around(now)
+        self._forget_who_fits(but=self._fitting)
         register = self._queues.register
         # No round may have been since its time was over: it counts on some who will not go.
         register.making_room.call_off_void(now=now)
@@ -221,7 +225,8 @@ class Reclaim:
     def _next(self, queue: str, shares: Shares) -> Candidate | None:
         line = self._queues.register.hall.lines.get(queue)
         users = shares.in_order(queue, line.users()) if line else ()
-        return next((head for user in users for head in self._heads(queue, user) if self._may_claim(head)), None)
+        heads = (head for user in users for head in self._heads(queue, user) if head.uid not in self._fitting)
+        return next(filter(self._may_claim, heads), None)
 
     def _gives_claims(self, queue: str) -> bool:
         """Whether anybody of a queue ever may: asked before a thousand who wait there are."""
@@ -231,7 +236,7 @@ class Reclaim:
         return owns or policy.within_queue != NEVER
 
     def _may_claim(self, candidate: Candidate) -> bool:
-        if candidate.uid in self._fitting or asked_of(candidate) in self._vain:
+        if asked_of(candidate) in self._vain:
             return False
         if not all(is_foreseen(one) for one in candidate.members) or self.why_paused(candidate, now=self._now):
             return False
@@ -262,8 +267,6 @@ class Reclaim:
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._searches.look_around(now)
         self._in_the_way.look_around(now)
-        self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in self._fitting}
-        self._fitting.clear()
         self._lowest = {}
         bound = self._queues.register.inside.bound
         self._since = {uid: since for uid, since in self._since.items() if uid in bound}
@@ -271,6 +274,14 @@ class Reclaim:
             self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
         terms = terms_of(self._queues.books.ledger.tree)
         self._terms = {queue: term for queue, term in self._terms.items() if queue in self._lowest} | terms
+
+    def _forget_who_fits(self, *, but: Collection[str] = ()) -> None:
+        """Before each is looked at anew: since when those fit who fitted at the look before, and no others.
+
+        Whether there is anybody to look at is asked between two looks, and changes nothing of that.
+        """
+        self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in but}
+        self._fitting = set()
 
     # --- who lies there ----------------------------------------------------------------------------------------------
     def _to_come(self) -> list[Resident]:
