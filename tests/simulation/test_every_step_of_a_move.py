@@ -39,7 +39,7 @@ class Moved(Doomed):
     """Somebody wants a card whole, of which two are lightly used."""
 
     # Every so manieth step is tried.
-    stride = 23
+    stride = 11
 
     def __init__(self, *, death: int) -> None:
         super().__init__(scale=SCALE, death=death)
