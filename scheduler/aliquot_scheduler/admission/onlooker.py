@@ -9,6 +9,7 @@ more, for kube-scheduler nominates beside its evictions (`extender/preemptors.py
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -23,6 +24,8 @@ from aliquot_kube.resources import NAMESPACES, PODS
 from aliquot_kube.transport import Timeouts, Transport
 from aliquot_scheduler.extender.preempting import LABELLED, NO_LABELS, SYSTEM
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN, Preemptors
+
+log = logging.getLogger(__name__)
 
 # The API server waits for our answer meanwhile.
 _READS: Final = Timeouts(connect=0.5, silence=1.0, total=1.0)
@@ -113,6 +116,9 @@ class Onlooker:
         for uid, pod in self._seen.items():
             if uid not in there:
                 self._waiting.gone(pod)
-        for pod, labels in found:
-            self._waiting.seen(pod, labels=labels, now=now)
         self._seen = there
+        for pod, labels in found:
+            try:
+                self._waiting.seen(pod, labels=labels, now=now)
+            except Exception:  # a defect of ours: for this pod nobody goes, and the others are judged
+                log.exception("a pod that waits could not be taken in", extra={"pod": pod.key})

@@ -48,6 +48,10 @@ SPARE = f"/{Endpoint.SPARE}"
 PATIENCE = 2.5
 # Of that the leader's: it gives its own watch half a second.
 LEADERS_PART: Final = 0.5
+# Questions under way to the leader at once. Anybody may ask, and each holds one of the connections by which
+# kube-scheduler's calls go there too; who finds no place looks for himself, and all who look share their looks.
+MOST_PASSED_ON: Final = 8
+_DEFECT: Final = "a defect of ours, which the log shows"
 
 
 class _Request(Asked, frozen=True, kw_only=True):
@@ -96,6 +100,7 @@ class Sparing:
         self._forward = forward
         # Why the leader was not heard last; empty where it was.
         self._unheard = ""
+        self._under_way = 0
 
     async def answer(self, body: bytes, *, hop: str = "") -> Spared:
         """To the API server, or to the replica `hop` that was asked by it."""
@@ -110,11 +115,17 @@ class Sparing:
             why = f"no answer within {self._patience:g} s"
         except AliquotError as error:
             why = str(error)
+        except Exception:  # the API server lets the victim go whatever we answer it; so at least it is counted
+            log.exception("an eviction by priority could not be judged", extra=_about(review))
+            why = _DEFECT
         log.warning("evicted by priority unjudged: %s", why, extra=_about(review))
         return Spared(encode_allowed(review.uid), judged=False)
 
     async def _by_the_leader(self, review: _Review, body: bytes, *, hop: str) -> bytes | None:
         """What it says, here or elsewhere; None where that is not heard in time."""
+        if not hop and not self._leads() and self._under_way >= MOST_PASSED_ON:
+            # Not logged as unheard: strangers would have that change with each of their questions.
+            return None
         seconds = self._patience * LEADERS_PART
         try:
             async with asyncio.timeout(seconds):
@@ -126,6 +137,9 @@ class Sparing:
             why = f"no answer within {seconds:g} s"
         except AliquotError as error:
             why = str(error)
+        except Exception:  # what it knows by its watch can't be told for this one: it is looked at as without a leader
+            log.exception("an eviction by priority could not be judged by what is watched", extra=_about(review))
+            why = _DEFECT
         # Anybody may ask, as often as they like; nor does it change while nobody leads.
         if why != self._unheard:
             log.info("evictions are judged without the leader: %s", why, extra=_about(review))
@@ -136,7 +150,12 @@ class Sparing:
         """The leader's answer; None where we have become the leader meanwhile."""
         if hop:
             raise LeaderUnheardError(f"{hop[:80]} asked this replica, which does not lead", where=SPARE)
-        if (passed := await self._forward(SPARE, body)) is None:
+        self._under_way += 1
+        try:
+            passed = await self._forward(SPARE, body)
+        finally:
+            self._under_way -= 1
+        if passed is None:
             return None
         if passed.status != HTTPStatus.OK:
             raise LeaderUnheardError(f"the leader answered with {passed.status}", where=SPARE)

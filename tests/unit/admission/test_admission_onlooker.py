@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
+from aliquot_core.objects import Pod
 from aliquot_kube.client import KubeClient
 from aliquot_kube.errors import ApiError, ServerTroubleError
 from aliquot_kube.patches import merge_patch
@@ -16,7 +18,7 @@ from aliquot_kube.resources import PODS
 from aliquot_scheduler.admission.onlooker import MOST_NAMESPACES, MOST_PODS, Onlooker, UnseenError
 from aliquot_scheduler.admission.sparing import LEADERS_PART, PATIENCE
 from aliquot_scheduler.extender.preempting import LABELLED
-from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
+from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN, Preemptors
 from aliquot_standalone.apiserver.direct import DirectTransport
 from aliquot_standalone.apiserver.exchange import Request
 from support.centre import NAMES, asks
@@ -235,3 +237,20 @@ async def test_more_pods_than_can_be_read_in_time_are_not_read() -> None:
         town.pod("kube-system", f"p{number}")
     with pytest.raises(UnseenError, match=f"more than {MOST_PODS} pods"):
         await town.told()
+
+
+async def test_a_pod_that_trips_a_defect_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For it nobody goes; for the next one, and where nobody waits, it is judged as ever."""
+    seen = Preemptors.seen
+
+    def trips(self: Preemptors, pod: Pod, *, labels: Mapping[str, str], now: float) -> None:
+        if pod.metadata.name == "trips":
+            raise KeyError(pod.key)
+        seen(self, pod, labels=labels, now=now)
+
+    monkeypatch.setattr(Preemptors, "seen", trips)
+    town = Town()
+    town.pod("kube-system", "trips")
+    assert await town.told() is None
+    town.pod("kube-system")
+    assert await town.told(after=0.0) == "kube-system/waits"

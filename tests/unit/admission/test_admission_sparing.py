@@ -14,7 +14,15 @@ from aliquot_scheduler.admission.admission import Admission
 from aliquot_scheduler.admission.onlooker import UnseenError
 from aliquot_scheduler.admission.review import LONGEST_LOGGED, MalformedReviewError
 from aliquot_scheduler.admission.settings import AdmissionSettings
-from aliquot_scheduler.admission.sparing import LEADERS_PART, NOBODY_GOES, PATIENCE, SPARE, Spared, Sparing
+from aliquot_scheduler.admission.sparing import (
+    LEADERS_PART,
+    MOST_PASSED_ON,
+    NOBODY_GOES,
+    PATIENCE,
+    SPARE,
+    Spared,
+    Sparing,
+)
 from aliquot_scheduler.centre.binder import NotReadyError
 from aliquot_scheduler.extender.forwarding import LeadersAnswer, NotSentError
 from aliquot_scheduler.extender.preemptors import NOMINATED_WITHIN
@@ -265,3 +273,48 @@ async def test_whatever_names_he_gives_a_caller_fills_no_log(caplog: pytest.LogC
     texts = [vars(line)[name] for line in caplog.records for name in ("pod", "user")] + [vars(kept)["node"]]
     texts += [text for line in refused for text in vars(line)["problems"]]
     assert {len(text) > LONGEST_LOGGED + 1 for text in texts} == {False}
+
+
+async def test_strangers_hold_few_of_the_connections_to_the_leader() -> None:
+    """Each holds one for as long as the leader waits; who finds no place looks itself, and those behind do again."""
+    leading, under_way, heard = Leading(leads=False), asyncio.Semaphore(0), asyncio.Event()
+    passed_on = 0
+
+    async def forward(_path: str, _body: bytes) -> LeadersAnswer | None:
+        nonlocal passed_on
+        passed_on += 1
+        under_way.release()
+        await heard.wait()
+        raise UNREACHABLE
+
+    sparing = Sparing(
+        names=NAMES,
+        leads=lambda: False,
+        one_for=leading.one_for,
+        one_seen=leading.one_seen,
+        forward=forward,
+        patience=60.0,
+    )
+    asking = [asyncio.create_task(sparing.answer(review("DELETE", SLICE))) for _ in range(MOST_PASSED_ON)]
+    for _ in asking:
+        await under_way.acquire()
+    assert said(await sparing.answer(review("DELETE", SLICE)))["allowed"] is False
+    assert (passed_on, leading.asked) == (MOST_PASSED_ON, ["looked: p"])
+    heard.set()
+    await asyncio.gather(*asking)
+    await sparing.answer(review("DELETE", SLICE))
+    assert passed_on == MOST_PASSED_ON + 1
+
+
+async def test_a_defect_of_the_leader_s_is_followed_by_a_look() -> None:
+    """As where nobody leads: else the API server is answered with an error, and the victim goes uncounted."""
+    leading = Leading(known=KeyError("defect"))
+    spared = await leading.sparing().answer(review("DELETE", SLICE))
+    assert (said(spared)["allowed"], spared.judged) == (False, True)
+    assert leading.asked == ["here: p", "looked: p"]
+
+
+async def test_a_defect_of_the_look_is_counted_as_unjudged() -> None:
+    """It is let go as the API server would, and the alert tells of it."""
+    spared = await Leading(known=BLIND, seen=KeyError("defect")).sparing().answer(review("DELETE", SLICE))
+    assert (said(spared)["allowed"], spared.judged) == (True, False)
