@@ -20,6 +20,7 @@ from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness, Options
 from cluster.harness.errors import ApiError
 from cluster.harness.pods import gates, pod, shell
+from cluster.harness.waiting import PATIENCE_SECONDS, wait_until
 from cluster.installed import AGENT, NAMES, SCHEDULER, SYSTEM, manifests
 from cluster.installed_centre import CENTRE, DEPLOYMENTS, KUBE_SCHEDULER, run_uninstall
 from cluster.traces import traces
@@ -68,12 +69,24 @@ def authorities(cluster: ClusterHarness) -> list[str]:
     return [each["clientConfig"].get("caBundle", "") for each in cluster.api.get(WEBHOOK)["webhooks"]]
 
 
-def is_left(cluster: ClusterHarness, wanted: Sequence[str]) -> bool:
-    """Whether this alone is left; while kinds are going the API server may not be able to tell."""
-    try:
-        return list(traces(cluster)) == wanted
-    except ApiError:
-        return False
+def wait_until_left(cluster: ClusterHarness, wanted: Sequence[str]) -> None:
+    """Wait until this alone is left; a failure tells what else is, or what the API server can't tell."""
+    seen = ["nothing was looked at"]
+
+    def is_left() -> bool:
+        try:
+            seen[:] = traces(cluster)
+        except ApiError as error:  # while kinds are going
+            seen[:] = [str(error)]
+            return False
+        return seen == list(wanted)
+
+    wait_until(
+        f"{list(wanted)} alone to be left",
+        is_left,
+        timeout=PATIENCE_SECONDS,
+        explain=lambda: f"there is {seen}\n{cluster.explain()}",
+    )
 
 
 def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) -> None:
@@ -102,7 +115,7 @@ def test_helm_changes_and_takes_away_what_is_its_own(cluster: ClusterHarness) ->
     stays(cluster, definition=definition, authority=authority, webhooks=len(webhooks))
     learn(cluster)
     release(cluster, "uninstall")
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, [f"namespaces {SYSTEM}"]))
+    wait_until_left(cluster, [f"namespaces {SYSTEM}"])
 
 
 def stays(cluster: ClusterHarness, *, definition: str, authority: str, webhooks: int) -> None:
@@ -138,7 +151,7 @@ def test_a_namespace_that_is_deleted_takes_what_is_guarded_along(cluster: Cluste
     cluster.wait_for("the namespace to be gone", lambda: cluster.api.find(f"/api/v1/namespaces/{SYSTEM}") is None)
     done = run_uninstall(cluster)
     assert done.returncode == 0, done.stderr
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    wait_until_left(cluster, [])
 
 
 def is_guarded(cluster: ClusterHarness, path: str) -> bool:
@@ -176,7 +189,7 @@ def test_our_script_takes_away_what_helm_has_installed(cluster: ClusterHarness) 
     cluster.api.delete(centre, gracePeriodSeconds=0)
     done = run_uninstall(cluster)
     assert (done.returncode, done.stderr) == (0, "")
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    wait_until_left(cluster, [])
     for each in map(cluster.current, waits):
         about, status = each["metadata"], each["status"]
         assert (gates(each), about["annotations"]) == ([], {"example.org/note": "theirs"})
@@ -247,7 +260,7 @@ def test_what_others_have_in_our_namespace_stays(cluster: ClusterHarness) -> Non
     assert len(missing(cluster, [*wanted, lease("scheduler")])) == len(wanted) + 1
     release(cluster, "uninstall")
     cluster.api.delete(f"/api/v1/namespaces/{SYSTEM}")
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    wait_until_left(cluster, [])
 
 
 def lease(name: str) -> Json:
@@ -273,7 +286,7 @@ def test_our_script_knows_by_which_names_it_was_installed(cluster: ClusterHarnes
     assert missing(cluster, template({"domain": domain})) == []
     done = run_uninstall(cluster)
     assert done.returncode == 0, done.stderr
-    cluster.wait_for("nothing to be left", partial(is_left, cluster, []))
+    wait_until_left(cluster, [])
     cluster.wait_for("the definition to be gone", lambda: cluster.api.find(definition) is None)
     again = run_uninstall(cluster)
     assert (again.returncode, again.stderr.startswith("Aliquot is not installed in ")) == (1, True)
