@@ -21,7 +21,7 @@ def known_reign(*, rules: Rules = NO_RULES) -> Reign:
         clock=VirtualClock(),
         random=lambda: 0.5,
         names=NAMES,
-        settings=CentreSettings(),
+        settings=CentreSettings(evictions_denied=True),
         queues=QueueSettings(),
         leads=lambda: True,
         settled=lambda: None,

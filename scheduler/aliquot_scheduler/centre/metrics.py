@@ -155,8 +155,9 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     untold = CounterMetricFamily(
         "aliquot_centre_untold", "How often something could not be told, by what it is to be told of.", labels=["of"]
     )
+    in_vain = (clerks.in_vain,) if clerks.in_vain else ()
     for sort, writers in (
-        ("pod", (clerks.notices, clerks.over_use_words, clerks.beside)),
+        ("pod", (clerks.notices, clerks.over_use_words, clerks.beside, *in_vain)),
         ("queue", (clerks.queue_writer,)),
         ("view", (clerks.views,)),
     ):

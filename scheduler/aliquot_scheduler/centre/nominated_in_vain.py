@@ -9,6 +9,7 @@ For pods that run the cluster they go.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from aliquot_core.counting import counted
 from aliquot_core.names import Names
@@ -16,6 +17,7 @@ from aliquot_core.objects import Pod
 from aliquot_core.request import asks
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.extender.preempting import goes_by_priority, runs_the_cluster
 from aliquot_scheduler.queues.telling.notices import Notice
 
@@ -38,6 +40,12 @@ class NominatedInVain:
         # By UID: the last word on each, and since when it is nominated for that node.
         self._nominated: dict[str, tuple[Pod, float]] = {}
         self._told: dict[str, set[str]] = {}
+        self._untold = PutOff(what="a pod could not be told for whom it waits", means=means)
+
+    @property
+    def untold(self) -> int:
+        """How often one could not be told."""
+        return self._untold.count
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells."""
@@ -63,10 +71,15 @@ class NominatedInVain:
         now = self._clock.monotonic()
         late = [pod for pod, since in self._nominated.values() if now - since >= _SETTLED and not self._is_told(pod)]
         there = self._on({pod.status.nominated_node_name for pod in late})
+        self._untold.look_begins()
         for pod in late:
-            if notice := why_it_waits(pod, there[pod.status.nominated_node_name], names=self._names):
-                self._told.setdefault(pod.metadata.uid, set()).add(pod.status.nominated_node_name)
-                self._events.tell(pod, notice, action="Preempting", warning=True)
+            tell = partial(self._tell, pod, there[pod.status.nominated_node_name])
+            self._untold.attempt(pod.metadata.uid, tell, of=pod.key)
+
+    def _tell(self, pod: Pod, there: Sequence[Pod]) -> None:
+        if notice := why_it_waits(pod, there, names=self._names):
+            self._told.setdefault(pod.metadata.uid, set()).add(pod.status.nominated_node_name)
+            self._events.tell(pod, notice, action="Preempting", warning=True)
 
     def _on(self, nodes: Collection[str]) -> Mapping[str, Sequence[Pod]]:
         """All who lie on these nodes: once for all, for there are thousands, and hundreds may be nominated."""

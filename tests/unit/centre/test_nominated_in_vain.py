@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from aliquot_core.names import Names
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Deleted, Modified
-from aliquot_scheduler.centre.nominated_in_vain import NominatedInVain
+from aliquot_scheduler.centre import nominated_in_vain
+from aliquot_scheduler.centre.nominated_in_vain import NominatedInVain, why_it_waits
 from aliquot_scheduler.queues.telling.notices import Notice
 from support.centre import NAMES, asks, make_pod
 from support.centre_means import means
@@ -113,6 +116,28 @@ async def test_who_waits_for_slices_that_stay_is_told(row: str) -> None:
     """And nobody else is."""
     waits, others, is_told = SCENES[row]
     assert await Stage(waits, *others).after(15.0) == ([waits.metadata.uid] if is_told else [])
+
+
+async def test_one_that_can_not_be_told_costs_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted, stands in the log once, and is told when it can be."""
+    defect = pod(plain("defect"), priority=200, nominated="n1")
+    healed: list[bool] = []
+
+    def as_well_as_it_can(one: Pod, there: Sequence[Pod], *, names: Names) -> Notice | None:
+        if one.metadata.uid == "defect" and not healed:
+            raise KeyError("a defect of ours")
+        return why_it_waits(one, there, names=names)
+
+    monkeypatch.setattr(nominated_in_vain, "why_it_waits", as_well_as_it_can)
+    stage = Stage(defect, WAITS, KEPT)
+    assert await stage.after(30.0) == ["waits"]
+    assert stage.teller.untold > 1
+    (said,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert (said.message, vars(said)["of"]) == ("a pod could not be told for whom it waits", defect.key)
+    healed.append(True)
+    assert await stage.after(300.0) == ["waits", "defect"]
 
 
 async def test_it_is_told_how_many_and_which_are_its_owner_s() -> None:
