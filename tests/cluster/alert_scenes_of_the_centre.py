@@ -265,6 +265,15 @@ OF_THE_CENTRE = (
         {3: 0, 15: 0, 25: 1},
     ),
     scene(
+        "WordsMissing",
+        "those of one kind again and again, of another once",
+        {
+            'aliquot_centre_untold_total{of="pod"}': "0x3 0+1x20 20x40",
+            'aliquot_centre_untold_total{of="queue"}': "0x3 1x60",
+        },
+        {3: 0, 8: 0, 18: 1, 45: 0},
+    ),
+    scene(
         "ComputeStranded",
         "a quarter of it, for an hour",
         {"aliquot_centre_compute_stranded_gpus": "1x2 10x70 1x5", "aliquot_centre_gpus": "40x90"},
