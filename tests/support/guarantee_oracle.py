@@ -28,6 +28,8 @@ class Portion(NamedTuple):
     firm: tuple[int, ...] = ()
     # It asks, and demands no guarantee.
     quiet: bool = False
+    # And is due no share.
+    awaits_node: bool = False
 
 
 class Wish(NamedTuple):

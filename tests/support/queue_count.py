@@ -66,9 +66,10 @@ class Count:
             if len(others) + 1 >= needed and world.queues.notice(first).reason != "NeverFits":
                 start, rest = [first, *others][:needed], others[needed - 1 :]
                 awaits = world.queues.register.enrolment.awaits_node
-                quiet = world.queues.register.hall.in_vain.is_quiet(first) or awaits(start)
-                asks = [(some, quiet or awaits(some)) for some in (start, *([one] for one in rest))]
-                found += [Portion(first.queue, *asked_by(some, quiet=silent)) for some, silent in asks]
+                quiet, alone = world.queues.register.hall.in_vain.is_quiet(first), awaits(start)
+                asks = [(some, alone or awaits(some)) for some in (start, *([one] for one in rest))]
+                for some, node in asks:
+                    found.append(Portion(first.queue, *asked_by(some, quiet=quiet, awaits_node=node)))
         return found
 
     def _run_of(self, world: Stage, uid: str) -> str:

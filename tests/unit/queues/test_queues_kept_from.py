@@ -337,6 +337,30 @@ def test_nodes_are_kept_by_the_shares_that_are_shown(case: Due) -> None:
     assert (keeping.kept_from(waiting["a0"]) == {"n0"}) == case.kept
 
 
+@pytest.mark.parametrize("model", ["*H100*", "*A100*"], ids=["of a model that is not there", "of one that is"])
+def test_nodes_are_kept_for_a_user_beside_who_awaits_a_node(model: str) -> None:
+    """Of four GPUs two users are due half each, or a third each with one who could have all; one head asks its half."""
+    stage = Stage({"c": queue(autoscale=True)}, nodes=(4,))
+    for uid, user, compute in (("o1", "one", 200), ("o2", "one", 50), ("t1", "two", 150)):
+        stage.submit(uid, compute, queue="c", user=user, notes={"gpus": "2"} if compute > 100 else {})
+    assert len(stage.run()) == 3
+    stage.submit("n1", 400, queue="c", user="three", notes={"gpu-model": model})
+    for number in range(8):
+        stage.submit(f"o{number + 3}", 50, queue="c", user="one")
+    stage.submit("t2", 50, queue="c", user="two")
+    register, now = stage.queues.register, stage.now + 100.0
+    register.tell_time(now)
+    memory = SweepMemory(patience=0.0, hold=10_000.0, owed=10_000.0)
+    waiting = {waiter.uid: alone(waiter) for waiter in stage.queues.waiting()}
+    memory.head_refused("t2", now=now)
+    memory.keep_for(waiting["t2"], ("n0",))
+    placing = placing_of(stage, now=now)
+    keeping = Keeping(
+        books=register.books, cards=register.cards, lines=register.hall.lines, memory=memory, placing=placing, now=now
+    )
+    assert (keeping.kept_from(waiting["o3"]) == {"n0"}) == (model == "*H100*")
+
+
 def test_shares_by_which_nodes_are_kept_are_fair_by_definition() -> None:
     """Of a cluster of which a part is cordoned, with pods on both parts, in compute and memory."""
     judged = 0

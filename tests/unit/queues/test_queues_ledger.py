@@ -497,10 +497,10 @@ class Counting(RuleBasedStateMachine):
         """A pod is gone."""
         self.ledger.release(holder)
 
-    @rule(queue=QUEUES, amount=AMOUNTS, firm=st.booleans())
-    def ask(self, queue: str, amount: tuple[int, ...], *, firm: bool) -> None:
-        """A pod waits."""
-        ask = Ask(amounts=amount, least=amount, firm=amount if firm else ())
+    @rule(queue=QUEUES, amount=AMOUNTS, firm=st.booleans(), awaits=st.booleans())
+    def ask(self, queue: str, amount: tuple[int, ...], *, firm: bool, awaits: bool) -> None:
+        """A pod waits, maybe for a node that is yet to come."""
+        ask = Ask(amounts=amount, least=amount, firm=amount if firm else (), quiet=awaits, awaits_node=awaits)
         self.ledger.ask(queue, ask)
         # In a queue that there is no more it is asked of all together.
         self.asked.append((self.tree.path(queue)[0], ask))
@@ -566,6 +566,7 @@ class Counting(RuleBasedStateMachine):
             assert (live.sure, live.sure_below) == (account.sure, account.sure_below)
             assert (live.held, live.held_below) == (account.held, account.held_below)
             assert (live.wanted, live.demanded) == (account.wanted, account.demanded)
+            assert (live.awaiting, live.tied) == (account.awaiting, account.tied)
             assert (live.idle, live.idle_below) == (account.idle, account.idle_below)
 
     @invariant()
@@ -579,7 +580,7 @@ class Counting(RuleBasedStateMachine):
     def _demanding(self) -> list[tuple[Portion, frozenset[str]]]:
         used = {name: account.used for name, account in self.ledger.accounts.items()}
         firm = {name: account.firm for name, account in self.ledger.accounts.items()}
-        asked = [Portion(queue, *ask) for queue, ask in self.asked]
+        asked = [Portion(queue, *ask) for queue, ask in self.asked if not ask.quiet]
         return demanding(asked, self.tree, used=used, firm=firm)
 
     @invariant()

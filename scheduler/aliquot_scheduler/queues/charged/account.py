@@ -13,6 +13,7 @@ class Account:
 
     __slots__ = (
         "asked",
+        "awaiting",
         "demanded",
         "firm",
         "held",
@@ -40,7 +41,9 @@ class Account:
         self.sure = list(node.guarantee)
         self.sure_below = [0] * width
         self.asked = [0] * width
-        # What of that is asked, here itself, by those who may lie on GPUs of a model alone; by dimensions of models.
+        # What of that is asked, here itself, by those who could come in only by a node that is yet to come.
+        self.awaiting = [0] * width
+        # What of that is asked, here itself, by others who may lie on GPUs of a model alone; by dimensions of models.
         self.tied = [0] * width
         # What is asked here and demanded of the children; and what is demanded here.
         self.wanted = [0] * width

@@ -32,6 +32,8 @@ class Ask(NamedTuple):
     firm: Vector = ()
     # It demands no guarantee for now: it was looked for in vain. Its queue is due a share for it all the same.
     quiet: bool = False
+    # No node that is there could take it: neither is a share due for it. Then it is quiet as well.
+    awaits_node: bool = False
 
 
 class Change(NamedTuple):

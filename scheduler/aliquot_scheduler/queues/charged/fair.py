@@ -2,7 +2,8 @@
 
 By hand, for compute, and for memory likewise:
 
-1. There is what pods can have: of nodes that take none for now (cordoned) only what is in use there.
+1. There is what pods can have: of nodes that take none for now (cordoned) only what is in use there. What is asked by
+   who could come in only by a node that is yet to come (of a queue that grows) counts for nothing.
 2. Who may lie on GPUs of one model alone asks for those. Of each model it is worked out what queues are due of it: by
    their limits for that model, by their guarantees of it, or of all where those are more, and by their weights of all.
    What is asked beyond that counts for nothing.
@@ -57,8 +58,9 @@ def _demand(ledger: Ledger, account: Account) -> tuple[int, ...]:
     if children := account.node.children:
         below = zip(*(ledger.accounts[child].used for child in children), strict=True)
         return tuple(map(sub, account.used, map(sum, below)))
-    # Of all GPUs whatever is asked, of models only by those who have no others.
-    return tuple(map(add, account.used, (*account.asked[:2], *account.tied[2:])))
+    # Of all GPUs whatever could be had of what is asked, of models only by those who have no others.
+    could_have = map(sub, account.asked[:2], account.awaiting[:2])
+    return tuple(map(add, account.used, (*could_have, *account.tied[2:])))
 
 
 def fair_shares(tree: Tree, *, dimension: int, reach: Reach, demand: Mapping[str, Sequence[int]]) -> dict[str, int]:

@@ -255,8 +255,13 @@ class Ledger:
             if amount:
                 for account in path:
                     account.asked[dimension] += sign * amount
-        for dimension in self._of_models:
-            path[0].tied[dimension] += sign * ask.least[dimension]
+        if ask.awaits_node:
+            path[0].awaiting[:] = [
+                so_far + sign * amount for so_far, amount in zip(path[0].awaiting, ask.amounts, strict=True)
+            ]
+        else:
+            for dimension in self._of_models:
+                path[0].tied[dimension] += sign * ask.least[dimension]
         counts = self._askers.add(path[0].node.name, ask, times=sign)
         self._demand(path[:counts], ask.amounts, times=sign)
         if counts:

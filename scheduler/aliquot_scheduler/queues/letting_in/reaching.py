@@ -151,7 +151,7 @@ class Reaching:
 
     def _users(self, queue: str) -> Mapping[Side, Sibling]:
         line, holds = self._lines.get(queue), self._held(queue)
-        asked = {user: line.asked(user) for user in line.users()} if line else {}
+        asked = {user: line.could_have(user) for user in line.users()} if line else {}
         used = {user: holds.get(user, _NOTHING) for user in sorted(holds.keys() | asked.keys())}
         shares = [
             equal_shares(share[queue], needs={user: used[user][dim] + asked.get(user, _NOTHING)[dim] for user in used})

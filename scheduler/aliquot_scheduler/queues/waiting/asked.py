@@ -2,9 +2,9 @@
 
 A gang asks once so many of it are there that it could start, and could start at all: else one pod of a group that never
 comes, or that is too large for its queue, would keep from others what nobody can use. It asks at once for what it needs
-to start, and for each of the others apart. A gang that finds no place for long asks quietly (`vain.py`). So does who is
-shown to an autoscaler and could be taken by no node that is there, even an empty one: nobody could use what would be
-held back for it, until such a node comes.
+to start, and for each of the others apart. A gang that finds no place for long asks quietly (`vain.py`). So does, where
+a queue grows, who could be taken by no node that is there, even an empty one: nobody could use what would be held back
+for it, and no share is due for it, until such a node comes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Asked:
         asks = self._asks(who, mates, asked=asked, books=books)
         if isinstance(who, tuple):
             self._starting.discard(who)
-        self._put_down(who, asks)
+        self._put_down(waiter, who, asks)
         for uid, ask in asked.items():
             if asks.get(uid) != ask:
                 books.ledger.ask_no_more(waiter.queue, ask)
@@ -95,7 +95,7 @@ class Asked:
         asked = Counter[tuple[str, Ask]]()
         for who, waiter in {asker(one): one for line in self._lines.values() for one in line}.items():
             asks = self._asks(who, self._mates(waiter), asked=_NOTHING, books=books)
-            self._put_down(who, asks)
+            self._put_down(waiter, who, asks)
             asked.update((waiter.queue, ask) for ask in asks.values())
         books.ledger.ask_all(asked)
 
@@ -122,7 +122,9 @@ class Asked:
         return self._never.get(asker(waiter), "") if self._never else ""
 
     # --- how it is done ----------------------------------------------------------------------------------------------
-    def _put_down(self, who: Asker, asks: Asks) -> None:
+    def _put_down(self, waiter: Waiter, who: Asker, asks: Asks) -> None:
+        awaiting = [ask.amounts for ask in asks.values() if ask.awaits_node]
+        self._lines[waiter.queue].await_nodes(waiter.user, who, awaiting)
         if asks:
             self._asking[who] = asks
             # What it needs to start comes first.
@@ -130,9 +132,9 @@ class Asked:
                 self._starting.add(who)
 
     def _asks_otherwise(self, waiter: Waiter) -> bool:
-        """Whether one of no group asks quietly and need not any more, or the other way round."""
+        """Whether one of no group awaits a node and need not any more, or the other way round."""
         asked = self.by(waiter.uid)
-        return bool(asked) and asked[0].quiet != self._awaits_node((waiter,))
+        return bool(asked) and asked[0].awaits_node != self._awaits_node((waiter,))
 
     def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
         line = self._lines[waiter.queue]
@@ -150,18 +152,18 @@ class Asked:
         if mates[0].group and (why := self._why_never(mates[:needed])):
             self._never[who] = why
             return _NOTHING
-        quiet = self._in_vain.is_quiet(mates[0]) or self._awaits_node(mates[:needed])
-        asks = {mates[0].uid: asked_by(mates[:needed], quiet=quiet)}
+        quiet, awaits = self._in_vain.is_quiet(mates[0]), self._awaits_node(mates[:needed])
+        asks = {mates[0].uid: asked_by(mates[:needed], quiet=quiet, awaits_node=awaits)}
         if len(mates) > needed:
             first, alone = next(iter(asked), ""), dict[int, bool]()
             for one in mates[needed:]:
                 # Thousands of a gang ask the same.
                 if one.number not in alone:
-                    alone[one.number] = quiet or self._awaits_node((one,))
+                    alone[one.number] = awaits or self._awaits_node((one,))
                 # Who asked for itself before asks the same: it would have left if it were otherwise.
-                ask = asked.get(one.uid) if one.uid != first else None
-                known = ask if ask and ask.quiet == alone[one.number] else None
-                asks[one.uid] = known or asked_by((one,), quiet=alone[one.number])
+                ask, silent = asked.get(one.uid) if one.uid != first else None, quiet or alone[one.number]
+                known = ask if ask and (ask.quiet, ask.awaits_node) == (silent, alone[one.number]) else None
+                asks[one.uid] = known or asked_by((one,), quiet=silent, awaits_node=alone[one.number])
         return asks
 
 

@@ -69,6 +69,8 @@ class Line:
         # By the number of a shape, how many pods of it each user has.
         self._askers: dict[int, Counter[str]] = {}
         self._asked: dict[str, list[int]] = {}
+        # What of that no node which is there could take, by user and whoever asks; nearly always there is none.
+        self._awaiting: dict[str, dict[object, Vector]] = {}
         self._heads: dict[str, Heads] = {}
         # Of whose pods only those may come now that have lost turns (`doubts.py`), ask no more than this, or come in
         # the place of others of their group.
@@ -149,9 +151,17 @@ class Line:
         """Who has pods of any of these shapes here."""
         return set[str]().union(*(self._askers[number] for number in self._askers.keys() & numbers))
 
-    def asked(self, user: str) -> Sequence[int]:
-        """What a user's pods here ask together, of compute and memory."""
-        return self._asked[user]
+    def could_have(self, user: str) -> Sequence[int]:
+        """What a user's pods here ask together, of compute and memory, but for those who await a node."""
+        awaiting = self._awaiting.get(user, {}).values()
+        return [self._asked[user][dim] - sum(amounts[dim] for amounts in awaiting) for dim in (COMPUTE, MEMORY)]
+
+    def await_nodes(self, user: str, who: object, amounts: Sequence[Vector]) -> None:
+        """Somebody of the user's asks these, and could come in only by nodes that are yet to come."""
+        if amounts:
+            self._awaiting.setdefault(user, {})[who] = tuple(map(sum, zip(*amounts, strict=True)))
+        elif (of_each := self._awaiting.get(user)) and of_each.pop(who, None) and not of_each:
+            del self._awaiting[user]
 
     def changed(self, waiter: Waiter) -> None:
         """Who is the first of its row may have changed, or how much its gang needs."""

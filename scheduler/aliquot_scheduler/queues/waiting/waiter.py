@@ -164,10 +164,16 @@ def summed(waiters: Iterable[Waiter]) -> Vector:
     return tuple(map(sum, zip(*(one.amounts for one in waiters), strict=True)))
 
 
-def asked_by(waiters: Sequence[Waiter], *, quiet: bool = False) -> Ask:
-    """What they ask at once."""
+def asked_by(waiters: Sequence[Waiter], *, quiet: bool = False, awaits_node: bool = False) -> Ask:
+    """What they ask at once; who awaits a node is quiet."""
     least = tuple(map(sum, zip(*(one.least for one in waiters), strict=True)))
-    return Ask(amounts=summed(waiters), least=least, firm=firm_part(waiters), quiet=quiet)
+    return Ask(
+        amounts=summed(waiters),
+        least=least,
+        firm=firm_part(waiters),
+        quiet=quiet or awaits_node,
+        awaits_node=awaits_node,
+    )
 
 
 def firm_part(waiters: Iterable[Waiter]) -> Vector:
