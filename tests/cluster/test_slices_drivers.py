@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from aliquot_agent.gpus.known_models import KNOWN_MODELS
 from aliquot_agent.isolation.limits_file import GpuLimits, decode_limits
 from aliquot_core.grant import ContainerGrant, Grant, Slice, encode_grant
 from aliquot_core.inventory import Inventory, decode_inventory
+from cluster.centre_half import CentreHalf
 from cluster.harness.api import Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.node import Node
@@ -27,6 +29,10 @@ from support.fake_nvml import FakeNvml, build_library
 WITH_DRIVER = "node8"
 NVIDIA_SPEC = "/var/run/cdi/nvidia.yaml"
 OTHERS = "nvidia.com/gpu"
+# Seconds, in production a minute; more than pass between two looks of the centre.
+OVER_USE_GRACE = 6
+# Of a pod's own, to end in.
+TO_END = 2
 
 MakeHalf = Callable[..., NodeHalf]
 
@@ -239,6 +245,56 @@ def test_a_container_is_held_by_a_library_in_front_of_the_driver_s(
     nvml.stop_process(pid=pid)
     cluster.wait_for("nothing to be beyond it", lambda: limits().unaccounted == 0 or None)
     cluster.wait_for("the word to be taken back", lambda: granted(cluster, made) == ("True", "InsideSlice") or None)
+
+
+@pytest.fixture
+def centre(cluster: ClusterHarness) -> Iterator[CentreHalf]:
+    """A centre beside the node, which gives pods less time than in production; kube-scheduler doesn't ask it."""
+    half = CentreHalf(cluster, ALIQUOT_SCHEDULER_OVER_USE_GRACE=str(OVER_USE_GRACE))
+    half.replicas[0].start()
+    yield half
+    half.stop()
+
+
+def test_a_pod_that_its_node_has_given_up_is_evicted_by_the_centre(
+    cluster: ClusterHarness, make_half: MakeHalf, nvml: FakeNvml, centre: CentreHalf, namespace: str
+) -> None:
+    """Not before the grace of over-use is over, by the subresource, with its own time to end; its neighbour stays."""
+    half = make_half(
+        ALIQUOT_AGENT_DRIVER_FILES="simulated",
+        ALIQUOT_AGENT_SAMPLE="0.2",
+        ALIQUOT_AGENT_OVER_USE="evict",
+        ALIQUOT_AGENT_OVER_USE_WARN="0.2",
+        ALIQUOT_AGENT_OVER_USE_THROTTLE="0.3",
+        ALIQUOT_AGENT_OVER_USE_EVICT="0.4",
+        **nvml.environment(),
+    )
+    half.wait_ready()
+    ends_late = shell("trap 'echo asked to end' TERM; while :; do sleep 0.1; done", limits=asks(50, 3_000))
+    wanted = sharing_pod(namespace, ends_late, terminationGracePeriodSeconds=TO_END)
+    goes = half.run(wanted, {"main": [(1, 50, 3_000)]})
+    stays_inside = half.run(sharing_pod(namespace, stays(limits=asks(30, 3_000))), {"main": [(1, 30, 3_000)]})
+    for made, mib in ((goes, 4_000), (stays_inside, 2_000)):
+        nvml.start_process(gpu=1, pid=pid_of(cluster, half.node, made), memory_mib=mib)
+    cluster.wait_for("the pod to be given up", lambda: granted(cluster, goes) == ("False", "OverUse") or None)
+    asked = cluster.wait_for("it to be asked to go", lambda: leaving(cluster, goes))
+    assert asked["metadata"]["deletionGracePeriodSeconds"] == TO_END
+    (since,) = (one["lastTransitionTime"] for one in asked["status"]["conditions"] if one.get("reason") == "OverUse")
+    ends = asked["metadata"]["deletionTimestamp"]
+    passed = datetime.fromisoformat(ends) - datetime.fromisoformat(since)
+    assert passed.total_seconds() - TO_END >= OVER_USE_GRACE
+    cluster.wait_for("its process to be told", lambda: cluster.logs(goes) == "asked to end\n" or None)
+    (line,) = centre.logged("evicted")
+    assert (line["pod"], line["reason"]) == (f"{namespace}/{goes['metadata']['name']}", "OverUse")
+    assert "uses 4000 of 3000 MiB" in line["why"]
+    cluster.wait_for("it to be gone", lambda: cluster.api.find(cluster.api.path_of(goes)) is None)
+    assert leaving(cluster, stays_inside) is None
+
+
+def leaving(cluster: ClusterHarness, made: Json) -> Json | None:
+    """A pod that was asked to go, and is there still."""
+    found = cluster.current(made)
+    return found if "deletionTimestamp" in found["metadata"] else None
 
 
 def pid_of(cluster: ClusterHarness, node: Node, made: Json) -> int:
