@@ -35,7 +35,7 @@ class QueueWorld(QueueActors):
     """One centre's queues among all of them, each of its answers checked."""
 
     def __init__(self, *, settings: QueueSettings = SETTINGS) -> None:
-        self.showings = ShowingsOracle()
+        self.showings = ShowingsOracle(patience=settings.patience)
         super().__init__(settings=settings)
 
     # --- the centre --------------------------------------------------------------------------------------------------

@@ -39,13 +39,17 @@ class _Shown(NamedTuple):
 class ShowingsOracle:
     """Since when each is shown whose gate was lifted for that, whatever the leader keeps of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience: float) -> None:
+        self._patience = patience
+        self._waits_since: dict[str, float] = {}
         # By UID; and by what was asked what was shown in vain, whatever has become of the pod.
         self._of: dict[str, _Shown] = {}
         self._in_vain: dict[Asked, list[_Shown]] = {}
         self._seen: dict[str, Turn] = {}
         self.new: set[str] = set()
         self.count = 0
+        # Who of these though others used the quota; whoever looks twice at once tells who it was at first.
+        self.beyond: set[str] = set()
         # So many are shown at a time below an uppermost queue.
         self.most = 100
 
@@ -91,6 +95,7 @@ class ShowingsOracle:
         waiting = {waiter.uid: waiter for waiter in world.queues.waiting()}
         for uid in [uid for uid in self._of if uid not in waiting]:
             del self._of[uid]
+        self._waits_since = {uid: self._waits_since.get(uid, world.now) for uid in waiting}
         shown = [waiting[uid] for uid in world.queues.register.showings.shown]
         _within(world, shown, at=shown)
 
@@ -128,7 +133,8 @@ class ShowingsOracle:
         same = [one for one in run if what_it_asks(waiting[one.holder.uid]) == what_it_asks(one.holder)]
         for one, other in combinations(sorted(same, key=lambda one: (one.since, one.holder.uid)), 2):
             if what_it_asks(one.holder) == what_it_asks(other.holder) and other.holder.uid in shown:
-                over = one.holder.uid in shown or one.pause < other.since
+                beyond = one.since == other.since and one.holder.uid in self.beyond
+                over = one.holder.uid in shown or one.pause < other.since or beyond
                 assert over, (one, other)
 
     def check_new(self, world: Stage) -> None:
@@ -137,11 +143,26 @@ class ShowingsOracle:
         anew = world.queues.register.enrolment.anew
         running = [one.holder for one in self._of.values() if not one.over]
         running = [anew(holder) for holder in running if holder.uid in waiting]
-        _within(world, running, at=[anew(self._of[uid].holder) for uid in self.new])
+        self.beyond |= self.new - world.queues.register.showings.shown
+        before = [holder for holder in running if holder.uid not in self.new & self.beyond]
+        _within(world, before, at=[anew(self._of[uid].holder) for uid in self.new - self.beyond])
+        beyond = [anew(self._of[uid].holder) for uid in self.new & self.beyond]
+        _within(world, running, at=beyond, beside_used=False)
+        self._check_overdue(world, beyond)
+
+    def _check_overdue(self, world: Stage, beyond: Sequence[Waiter]) -> None:
+        """Only who waits for long is shown though others use the quota, or a group of such, and awaits a node."""
+        together: dict[object, list[Waiter]] = {}
+        for one in beyond:
+            together.setdefault(one.gang or one.uid, []).append(one)
+        for members in together.values():
+            assert world.queues.register.enrolment.awaits_node(members), members
+            since = min(self._waits_since.get(one.uid, world.now) for one in members)
+            assert world.now - since >= self._patience, (members, since, world.now)
 
 
-def _within(world: Stage, some: Sequence[Waiter], *, at: Sequence[Waiter]) -> None:
-    """What these ask together, beside all that is used, is within the ceilings above `at`."""
+def _within(world: Stage, some: Sequence[Waiter], *, at: Sequence[Waiter], beside_used: bool = True) -> None:
+    """What these ask together, beside all that is used or alone, is within the ceilings above `at`."""
     ledger = world.queues.books.ledger
     for name in {name for one in at for name in ledger.tree.path(one.queue)}:
         below = [one for one in some if name in ledger.tree.path(one.queue)]
@@ -149,5 +170,5 @@ def _within(world: Stage, some: Sequence[Waiter], *, at: Sequence[Waiter]) -> No
             # Of models only what it can't do without.
             asked = sum(one.least[dimension] for one in below)
             if any(one.least[dimension] for one in at if name in ledger.tree.path(one.queue)):
-                used = ledger.accounts[name].used[dimension]
+                used = ledger.accounts[name].used[dimension] if beside_used else 0
                 assert used + asked <= ceiling, (name, dimension, used, [one.uid for one in below])

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from aliquot_scheduler.queues.letting_in import showing
+from aliquot_scheduler.queues.letting_in import overdue, showing
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
 from aliquot_scheduler.queues.waiting.waiter import Waiter
 from support.centre import NAMES, make_node
@@ -65,7 +65,10 @@ class Growing(QueueWorld):
         self._made += 1
         asked, memory = self.chance.choice((30, 60, 90, 100, 100)), 1_000 * self.chance.randrange(1, 6)
         where, user = self.chance.choice(("a", "b", "c")), self.chance.choice("uvw")
-        self.submit(f"x{self._made}", asked, memory, queue=where, user=user, priority=self.chance.choice((0, 0, 1_000)))
+        # Of the second model there is nothing.
+        notes = self.chance.choice(({}, {}, {}, {"gpu-model": "*H200*"}))
+        priority = self.chance.choice((0, 0, 1_000))
+        self.submit(f"x{self._made}", asked, memory, queue=where, user=user, priority=priority, notes=notes)
 
     def node(self) -> None:
         """One is cordoned, or opened for a while."""
@@ -96,13 +99,20 @@ class Growing(QueueWorld):
                 {uid for uid in growth.showings.lifted if uid not in growth.showings},
             )
             found = look(growth, now=now)
-            self.order.check(self, running, [one for one, _ in found], lost=lost)
+            by_quota = [one for one, _ in found if one.uid in growth.showings.shown]
+            self.order.check(self, running, by_quota, lost=lost)
+            beyond = [one for one, _ in found if one.uid not in growth.showings.shown]
+            self.order.check(self, [*running, *by_quota], beyond, lost=())
+            self.showings.beyond -= {one.uid for one in by_quota}
+            self.showings.beyond |= {one.uid for one in beyond}
             self.order.settle(self)
             shown = set(growth.showings.shown)
             growth.look_anew()
             assert look(growth, now=now) == []
-            # A group that is the last to be shown may be more than a list holds.
-            assert growth.showings.shown == shown or len(shown) > self.showings.most
+            # A group that is the last to be shown may be more than a list holds. Who was shown though others had the
+            # quota may have it, as whose time runs, before one that was put out.
+            more = growth.showings.shown ^ shown
+            assert more <= {one.uid for one in beyond} or len(shown) > self.showings.most
             return found
 
         growth.look = looked_twice  # type: ignore[method-assign]
@@ -140,7 +150,8 @@ def walk(seed: int) -> Growing:
     world.plant()
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:
-            patch.setattr(showing, "MOST_SHOWN", FEW)
+            for module in (showing, overdue):
+                patch.setattr(module, "MOST_SHOWN", FEW)
             world.showings.most = FEW
         for name in world.chance.choices(STEPS, k=120):
             getattr(world, name)()
@@ -153,4 +164,5 @@ def test_no_walk_shows_more_than_quota_allows(first: int) -> None:
     """Neither at one instant, nor by gates that were lifted before; each when its turn has come, and for its time."""
     worlds = [walk(seed) for seed in range(first, first + 20)]
     assert sum(world.showings.count for world in worlds) > 40, "these walks show hardly anybody"
+    assert sum(len(world.showings.beyond) for world in worlds) > 5, "these walks show hardly anybody beyond quota"
     assert sum(world.order.pairs for world in worlds) > 5, "these walks compare hardly anybody"

@@ -7,7 +7,7 @@ time or pause is over. Elsewhere the same are shown as before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from aliquot_core.objects import Pod
 from aliquot_scheduler.queues.charged.usage import Forgetting
 from aliquot_scheduler.queues.judging.planting import Planting
 from aliquot_scheduler.queues.letting_in.apart import Apart
+from aliquot_scheduler.queues.letting_in.overdue import LongAwaited, Overdue
 from aliquot_scheduler.queues.letting_in.showing import Showing
 from aliquot_scheduler.queues.letting_in.showing_order import Held, ShownLately, ShownShares
 from aliquot_scheduler.queues.letting_in.sweep_memory import SweepMemory
@@ -39,7 +40,9 @@ class Growth:
         books: Books,
         memory: SweepMemory,
         forgetting: Forgetting,
+        patience: float,
     ) -> None:
+        """`patience` is how long who awaits a node waits to be shown within quota."""
         self._names = names
         self._planting = planting
         self._hall = hall
@@ -47,6 +50,7 @@ class Growth:
         self._memory = memory
         self._lately = ShownLately(forgetting=forgetting)
         self.showings = Showings()
+        self._long_awaited = LongAwaited(patience=patience)
         # What there was below each uppermost queue at the last look.
         self._looked: dict[str, object] = {}
         # Below which of them others may hold quota by being shown than is counted.
@@ -113,13 +117,13 @@ class Growth:
     def look(self, *, now: float) -> list[tuple[Waiter, int]]:
         """Who is shown from now on, and how often that makes it."""
         new: list[tuple[Waiter, int]] = []
-        growing = self._growing()
+        growing, overdue = self._growing(), self._overdue(now=now)
         self.showings.none_but_below(growing.keys())
         for top, queues in growing.items():
-            there = self._there(top)
+            there = self._there(top), overdue.get(top)
             if self._looked.get(top) != there:
                 self._looked[top] = there
-                new += self._look_below(top, queues, now=now)
+                new += self._look_below(top, queues, overdue=overdue.get(top, set()), now=now)
         # A node is to come for them: nobody is kept waiting for their heads meanwhile. Most of a thousand are no heads.
         for uid in self.showings.shown & self._memory.patience.since.keys():
             self._memory.forget(uid)
@@ -138,9 +142,12 @@ class Growth:
         self._changed(holder.queue)
         return holder
 
-    def _look_below(self, top: str, queues: Sequence[str], *, now: float) -> list[tuple[Waiter, int]]:
+    def _look_below(
+        self, top: str, queues: Sequence[str], *, overdue: Collection[str], now: float
+    ) -> list[tuple[Waiter, int]]:
         running, enrolment = self.showings.in_order(self._below(top)), self._planting.enrolment
         apart = Apart(hall=self._hall, books=self._books, enrolment=enrolment)
+        shares = ShownShares(self._lately, books=self._books, held=map(self._held, running), now=now)
         look = Showing(
             queues,
             running=running,
@@ -149,11 +156,21 @@ class Growth:
             showings=self.showings,
             enrolment=enrolment,
             apart=apart,
-            shares=ShownShares(self._lately, books=self._books, held=map(self._held, running), now=now),
+            shares=shares,
             now=now,
         )
         shown = look.found()
-        begun = [waiter for waiter in shown if not self.showings.runs(waiter.uid)]
+        beyond = Overdue(
+            queues,
+            showing=[*running, *shown],
+            books=self._books,
+            hall=self._hall,
+            showings=self.showings,
+            enrolment=enrolment,
+            shares=shares,
+            now=now,
+        )
+        begun = [waiter for waiter in (*shown, *beyond.found(overdue)) if not self.showings.runs(waiter.uid)]
         new = [(waiter, self._begin(waiter, now=now)) for waiter in begun]
         self.showings.shown_below(top, [waiter.uid for waiter in shown])
         if new:
@@ -188,6 +205,15 @@ class Growth:
         there = [lines[one.node.name] for one in below if one.node.name in lines]
         # Whose pods come one at a time since one of them has lost a turn, is known by time alone.
         return numbers, [(len(line), frozenset(line.closed.items())) for line in there]
+
+    def _overdue(self, *, now: float) -> Mapping[str, set[str]]:
+        """Whom time alone lets be shown beyond their quota, by their uppermost queue."""
+        found = dict[str, set[str]]()
+        awaiting = self._hall.asked.awaiting()
+        for head in map(self._hall.standing, self._long_awaited.overdue(awaiting, now=now)):
+            if head is not None:
+                found.setdefault(top_of(head.queue, self._tree), set()).add(head.uid)
+        return found
 
     def _below(self, top: str) -> Sequence[str]:
         """It and all below it."""

@@ -87,6 +87,7 @@ class Register:
             books=self.books,
             memory=self.memory,
             forgetting=self.forgetting,
+            patience=settings.patience,
         )
         self.showings = self.growth.showings
         self.sound_first = SoundFirst(picture=picture)

@@ -7,7 +7,7 @@ the first of them has waited as long as any of them, and comes in there; then th
 
 And heads of whom nobody is asked: their queue is held, their group is whole no more or can't start whatever others do,
 they wait apart, or who comes in before them may not come now, since the line is closed to it. Nothing would come to
-what is kept for these.
+what is kept for these; nor for those who could come in only by a node that is yet to come, in queues that grow.
 
 Of a thousand heads of one user nearly nothing changes from one sweep to the next: who comes in before whom is kept as
 long as the user's candidates are the same list, and the queues are the same.
@@ -53,9 +53,12 @@ class StandingBehind:
 
     def line_up(self, *, shown: Collection[str], now: float) -> None:
         """Tell the memory; for who is `shown` to an autoscaler nothing is kept."""
-        firsts = self._firsts(self._memory.patience.impatient_anywhere(now=now) | self._memory.owed(now=now))
+        uids = self._memory.patience.impatient_anywhere(now=now) | self._memory.owed(now=now)
+        firsts = self._firsts(uids)
         if shown:
             firsts = {uid: None if first and first.uid in shown else first for uid, first in firsts.items()}
+        if self._hall.asked.awaiting():
+            firsts = {**firsts, **dict.fromkeys(filter(self._awaits_node, uids))}
         self._memory.stand_behind(firsts)
 
     def _firsts(self, uids: AbstractSet[str]) -> Firsts:
@@ -84,6 +87,10 @@ class StandingBehind:
             found[uid] = None
         elif uid not in line.heads(head.user, runs=runs).leading:
             found[uid] = line.first_like(head, runs=runs)
+
+    def _awaits_node(self, uid: str) -> bool:
+        head = self._hall.standing(uid)
+        return head is not None and self._hall.asked.awaits_node(head)
 
     def _forget_what_changed(self, uids: AbstractSet[str]) -> None:
         if self._tree is not self._books.ledger.tree:

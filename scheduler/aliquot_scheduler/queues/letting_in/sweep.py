@@ -198,6 +198,8 @@ class Sweep:
         memory.head_refused(uid, now=self._now)
         if not self._somebody_misses or not memory.may_be_owed(uid, now=self._now):
             return
+        if self._hall.asked.awaits_node(candidate.first):
+            return
         tried, refusal = self._admissible(candidate)
         if within_guarantee(self._books.ledger, tried) and (refusal is None or refusal.cause is Cause.BEHIND):
             memory.owe(uid, now=self._now)

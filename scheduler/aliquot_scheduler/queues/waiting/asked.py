@@ -50,6 +50,8 @@ class Asked:
         self._awaits_node = awaits_node
         # Thousands may be of one gang.
         self._asking: dict[Asker, Asks] = {}
+        # Who of them could come in only by a node that is yet to come, and the first pod of each; mostly nobody.
+        self._awaiting: dict[Asker, str] = {}
         # The gangs among them.
         self._starting: set[tuple[str, str, GangKey]] = set()
         # Gangs that can't start, whatever others do, and why.
@@ -91,6 +93,7 @@ class Asked:
     def graft(self, *, books: Books) -> None:
         """By other books, in which nobody asks yet."""
         self._asking.clear()
+        self._awaiting.clear()
         self._starting.clear()
         asked = Counter[tuple[str, Ask]]()
         for who, waiter in {asker(one): one for line in self._lines.values() for one in line}.items():
@@ -102,6 +105,7 @@ class Asked:
     def clear(self) -> None:
         """Nobody stands in line."""
         self._asking.clear()
+        self._awaiting.clear()
         self._starting.clear()
         self._never.clear()
 
@@ -109,6 +113,14 @@ class Asked:
     def by(self, uid: str) -> Sequence[Ask]:
         """What one who is of no group asks."""
         return tuple(self._asking.get(uid, _NOTHING).values())
+
+    def awaits_node(self, waiter: Waiter) -> bool:
+        """Whether it, or what its gang needs to start, asks and could come in only by a node that is yet to come."""
+        return bool(self._awaiting) and asker(waiter) in self._awaiting
+
+    def awaiting(self) -> Mapping[Asker, str]:
+        """All of whom that is so, and the first pod of each, by UID."""
+        return self._awaiting
 
     def starting(self, *, books: Books) -> Iterator[Sequence[Waiter]]:
         """Of each gang that asks, where something is guaranteed, what it needs to start."""
@@ -125,10 +137,14 @@ class Asked:
     def _put_down(self, waiter: Waiter, who: Asker, asks: Asks) -> None:
         awaiting = [ask.amounts for ask in asks.values() if ask.awaits_node]
         self._lines[waiter.queue].await_nodes(waiter.user, who, awaiting)
+        self._awaiting.pop(who, None)
+        # What it needs to start comes first.
+        first = next(iter(asks), "")
+        if first and asks[first].awaits_node:
+            self._awaiting[who] = first
         if asks:
             self._asking[who] = asks
-            # What it needs to start comes first.
-            if isinstance(who, tuple) and not next(iter(asks.values())).quiet:
+            if isinstance(who, tuple) and not asks[first].quiet:
                 self._starting.add(who)
 
     def _asks_otherwise(self, waiter: Waiter) -> bool:
