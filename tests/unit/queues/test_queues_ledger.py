@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.charged.askers import Ask, Askers
+from aliquot_scheduler.queues.charged.held_back import HeldBack
 from aliquot_scheduler.queues.charged.ledger import Charge, Effect, Ledger
 from aliquot_scheduler.queues.charged.portions import Portions
 from aliquot_scheduler.queues.said.spec import QueueSpec, Quota
@@ -176,13 +177,13 @@ def test_a_charge_is_corrected_in_place() -> None:
 
 def counted_anew(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """From now on, how often what is held back of each queue is counted, in compute."""
-    counted, hold = Counter[str](), Ledger._hold
+    counted, count = Counter[str](), HeldBack.count
 
-    def counting(ledger: Ledger, account: Account, dimension: int) -> None:
+    def counting(held: HeldBack, account: Account, dimension: int) -> None:
         counted[account.node.name] += dimension == COMPUTE
-        hold(ledger, account, dimension)
+        count(held, account, dimension)
 
-    monkeypatch.setattr(Ledger, "_hold", counting)
+    monkeypatch.setattr(HeldBack, "count", counting)
     return counted
 
 

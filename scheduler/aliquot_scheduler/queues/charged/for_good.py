@@ -8,7 +8,7 @@ more is made sure by it than there is room for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aliquot_scheduler.queues.charged.account import Account
 from aliquot_scheduler.queues.said.tree import ROOT
@@ -22,6 +22,14 @@ def unsure(path: Sequence[Account], amounts: Sequence[int], *, capacity: Sequenc
         return own.node.name, beyond
     broken = ((_breaks(path, dim, amounts[dim], capacity=capacity[dim]), dim) for dim in dimensions)
     return next(((name, dim) for name, dim in broken if name is not None), None)
+
+
+def make_sure_of_guarantees(accounts: Mapping[str, Account]) -> None:
+    """Nothing is given for good yet: each is sure of what is guaranteed there and below."""
+    for account in sorted(accounts.values(), key=lambda one: -len(one.node.path)):
+        if account.node.name != ROOT:
+            below = accounts[account.node.path[1]].sure_below
+            below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
 
 
 def make_sure(path: Sequence[Account], amounts: Sequence[int]) -> None:

@@ -27,14 +27,16 @@ What must always hold: nobody's charge takes a queue, or one above it, over its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import add, gt
+from operator import add
 from typing import NamedTuple
 
 import msgspec
 
 from aliquot_scheduler.queues.charged.account import Account, holding
 from aliquot_scheduler.queues.charged.askers import Ask, Askers
-from aliquot_scheduler.queues.charged.for_good import make_sure, unsure
+from aliquot_scheduler.queues.charged.ceilings import crowded, over, takes
+from aliquot_scheduler.queues.charged.for_good import make_sure, make_sure_of_guarantees, unsure
+from aliquot_scheduler.queues.charged.held_back import HeldBack
 from aliquot_scheduler.queues.charged.reservations import Reservations
 from aliquot_scheduler.queues.said.tree import ROOT, UNLIMITED, Tree, Vector
 
@@ -72,13 +74,9 @@ class Ledger:
         self._limits_models: dict[str, bool] = {}
         # A queue's accounts up to the root: an event asks for each of 200 a few times.
         self._paths: dict[str, list[Account]] = {}
-        # What is held back of a queue counts what is held back of those below it.
-        self._from_below = sorted(self.accounts.values(), key=lambda account: -len(account.node.path))
-        for account in self._from_below:
-            if account.node.name != ROOT:
-                below = self.accounts[account.node.path[1]].sure_below
-                below[:] = [sum(pair) for pair in zip(below, account.sure, strict=True)]
-        self._hold_everywhere()
+        make_sure_of_guarantees(self.accounts)
+        self._held_back = HeldBack(self.accounts, cards=self._cards)
+        self._held_back.count_all()
 
     # --- events ------------------------------------------------------------------------------------------------------
     def charge(self, holder: str, charge: Charge) -> None:
@@ -109,7 +107,7 @@ class Ledger:
         """So many ask each of these: what is held back is counted once, when all are there."""
         for (queue, ask), times in asks.items():
             self._count(self._path(queue), ask, sign=times)
-        self._hold_everywhere()
+        self._held_back.count_all()
 
     def ask(self, queue: str, ask: Ask) -> None:
         """So much that could be let in, all at once, waits in the queue."""
@@ -141,12 +139,7 @@ class Ledger:
 
     def over(self, queue: str, amounts: Sequence[int]) -> tuple[Account, int] | None:
         """Where, and in which dimension, so much more would be over a ceiling; None if nowhere."""
-        for account in self._path(queue):
-            ceiling, used = account.node.ceiling, account.used
-            for dimension, amount in enumerate(amounts):
-                if amount and used[dimension] + amount > ceiling[dimension]:
-                    return account, dimension
-        return None
+        return over(self._path(queue), amounts)
 
     def is_limited(self, queue: str, amounts: Sequence[int]) -> bool:
         """Whether any limit counts for who asks so much there."""
@@ -165,13 +158,7 @@ class Ledger:
         self, queue: str, amounts: Sequence[int], *, by: Sequence[int], of: Collection[str]
     ) -> tuple[str, int] | None:
         """Where so much would not be left any more under a limit, and of what, if others `of` that path took `by`."""
-        for account in self._path(queue):
-            if account.node.name in of:
-                ceiling, used = account.node.ceiling, account.used
-                for dim, amount in enumerate(amounts):
-                    if amount and by[dim] and used[dim] + by[dim] + amount > ceiling[dim]:
-                        return account.node.name, dim
-        return None
+        return crowded(self._path(queue), amounts, by=by, of=of)
 
     def takes_all(self, charges: Iterable[Charge]) -> bool:
         """Whether all of these, who ask now, are under every ceiling together, and take nothing there that is others'.
@@ -184,7 +171,7 @@ class Ledger:
             for account in self._path(charge.queue):
                 so_far = more.setdefault(account.node.name, [0] * self.width)
                 so_far[:] = map(add, so_far, charge.amounts)
-        return all(self._takes(self.accounts[name], amounts) for name, amounts in more.items())
+        return all(takes(self.accounts[name], amounts, cards=self._cards) for name, amounts in more.items())
 
     def unsure(self, queue: str, amounts: Sequence[int], *, capacity: Sequence[int]) -> tuple[str, int] | None:
         """Where, and in which dimension, so much more can't be given for good: in the queue itself, or above it."""
@@ -237,17 +224,10 @@ class Ledger:
             self._paths[queue] = [self.accounts[name] for name in self.tree.path(queue)]
         return self._paths[queue]
 
-    def _takes(self, account: Account, amounts: Sequence[int]) -> bool:
-        ceiling = account.node.ceiling
-        if any(map(gt, map(add, account.used, amounts), ceiling)):
-            return False
-        limited = (dim for dim in range(self._cards) if ceiling[dim] < UNLIMITED)
-        return not any(account.missing[dim] for dim in limited)
-
     def _ask(self, queue: str, ask: Ask, *, sign: int) -> None:
         path = self._path(queue)
         if self._count(path, ask, sign=sign):
-            self._hold_all(path, _asked(ask.amounts))
+            self._held_back.count_along(path, _asked(ask.amounts))
 
     def _count(self, path: Sequence[Account], ask: Ask, *, sign: int) -> bool:
         """Count who asks so; whether what is held back is to be counted anew for it."""
@@ -280,16 +260,6 @@ class Ledger:
         for dimension, amount in enumerate(amounts):
             path[0].wanted[dimension] += times * amount
 
-    def _hold_everywhere(self) -> None:
-        for account in self._from_below:
-            for dimension in range(self._cards):
-                self._hold(account, dimension)
-
-    def _hold_all(self, path: Sequence[Account], dimensions: Iterable[int]) -> None:
-        for dimension in dimensions:
-            for account in path:
-                self._hold(account, dimension)
-
     def _move(self, charge: Charge, sign: int) -> None:
         path, amounts = self._path(charge.queue), [sign * amount for amount in charge.amounts]
         for dimension, amount in enumerate(amounts):
@@ -297,8 +267,7 @@ class Ledger:
                 for account in path:
                     account.used[dimension] += amount
                 self.reservations.changed(path, dimension)
-                for account in path:
-                    self._hold(account, dimension)
+                self._held_back.count_along(path, (dimension,))
         if charge.firm:
             make_sure(path, amounts)
         touched: dict[str, set[int]] = {}
@@ -309,18 +278,7 @@ class Ledger:
             touched.setdefault(queue, set()).update(_asked(ask.amounts))
         # Under a limit hundreds may count otherwise at once: what is held back is counted once for all of a queue.
         for queue, dimensions in touched.items():
-            self._hold_all(self._path(queue), dimensions)
-
-    def _hold(self, account: Account, dimension: int) -> None:
-        """Count anew what is held back of one queue, and pass the differences on to its parent."""
-        if dimension >= self._cards or account.node.name == ROOT:
-            return
-        now = holding(account, dimension)
-        parent = self.accounts[account.node.path[1]]
-        parent.wanted[dimension] += now.demanded - account.demanded[dimension]
-        parent.held_below[dimension] += now.held - account.held[dimension]
-        account.demanded[dimension], account.held[dimension] = now.demanded, now.held
-        account.missing[dimension] = now.missing
+            self._held_back.count_along(self._path(queue), dimensions)
 
 
 def _asked(amounts: Sequence[int]) -> list[int]:
