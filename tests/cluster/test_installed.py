@@ -22,7 +22,17 @@ from aliquot_core.names import LEADER_LEASE, PACE_LEASE
 from cluster.harness.api import Api, Json
 from cluster.harness.cluster import ClusterHarness
 from cluster.harness.pods import BY_HAND, gates, pod, shell, stays
-from cluster.installed import NAMES, PODS_OF, SYSTEM, binding, forgets_its_plugin, nothing_left
+from cluster.installed import (
+    AGENT,
+    DAEMONSETS,
+    ENDPOINT,
+    NAMES,
+    PODS_OF,
+    SYSTEM,
+    binding,
+    forgets_its_plugin,
+    nothing_left,
+)
 from cluster.installed_centre import CENTRE, InstalledCentre, run_uninstall
 from cluster.node_half import SHOW
 from cluster.queues.test_decide import priority_class
@@ -42,6 +52,9 @@ SOAK = bool(os.environ.get("ALIQUOT_SOAK"))
 SPARED, GOES = "kept from eviction by priority", "goes for a pod that runs the cluster"
 # MiB that a CUDA context takes, as the chart has it.
 CONTEXT = 512
+MPS = "aliquot-mps"
+# Some GPU is told so, which is what the keeper of daemons is there for; these nodes have none of that name.
+SHARED_SO = {"isolationOf": ["*of-nobody*=mps"]}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +68,7 @@ def cluster(able_machine: None) -> Iterator[ClusterHarness]:  # noqa: ARG001 - i
 def installation(cluster: ClusterHarness) -> Iterator[InstalledCentre]:
     """What there is to install."""
     whole = InstalledCentre(cluster)
+    whole.values["node"] = SHARED_SO
     yield whole
     whole.door.close()
 
@@ -201,6 +215,53 @@ def test_an_upgrade_fails_no_pod_that_arrives(
         return '"half_life":3601' in lease["metadata"].get("annotations", {}).get(NAMES.settings, "")
 
     cluster.wait_for("the leader to tell its new settings", told)
+
+
+def test_an_upgrade_replaces_agents_and_nothing_that_work_hangs_on(
+    cluster: ClusterHarness, installed: InstalledCentre
+) -> None:
+    """Pods that arrive would fail with the endpoint, and all who share by MPS with its keeper: a person deletes those.
+
+    Only then another one comes, by the new template.
+    """
+    for node in cluster.nodes:
+        cluster.wait_for(f"{MPS} to run on {node}", partial(installed.runs, MPS, node=node))
+    agents, others = there(installed, AGENT), there(installed, ENDPOINT, MPS)
+    installed.upgrade({"node": {**SHARED_SO, "settings": {"mps": {"most_clients": 11}}}})
+    cluster.wait_for("the agents to be rolled out", installed.rolled_out, timeout=150)
+    for name in (ENDPOINT, MPS):
+        cluster.wait_for(f"the new template of {name} to be seen", partial(is_seen, cluster, name))
+    assert there(installed, AGENT).isdisjoint(agents)
+    assert there(installed, ENDPOINT, MPS) == others
+    first, second = installed.pods(MPS)
+    assert [clients(first), clients(second)] == [None, None]
+    cluster.delete(first)
+
+    def comes() -> Json | None:
+        node = first["spec"]["nodeName"]
+        found = [each for each in installed.pods(MPS, node=node) if each["metadata"]["uid"] != first["metadata"]["uid"]]
+        return found[0] if found and installed.runs(MPS, node=node) else None
+
+    assert clients(cluster.wait_for("another one to run there", comes)) == "11"
+    assert second["metadata"]["uid"] in there(installed, MPS)
+
+
+def there(installed: InstalledCentre, *names: str) -> set[str]:
+    """The pods of DaemonSets, without those that are on their way out."""
+    found = [each["metadata"] for name in names for each in installed.pods(name)]
+    return {meta["uid"] for meta in found if "deletionTimestamp" not in meta}
+
+
+def is_seen(cluster: ClusterHarness, name: str) -> bool:
+    """Whether a DaemonSet's controller has done what its newest template wants."""
+    found = cluster.api.get(f"{DAEMONSETS}/{name}")
+    return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+
+
+def clients(made: Json) -> str | None:
+    """How many a keeper's daemons are to serve, if it was told."""
+    told = {each["name"]: each.get("value") for each in made["spec"]["containers"][0].get("env", [])}
+    return told.get("ALIQUOT_MPS_MOST_CLIENTS")
 
 
 def test_no_tenant_s_priority_evicts_a_slice_and_what_runs_the_cluster_does(
