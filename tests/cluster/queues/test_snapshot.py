@@ -77,10 +77,10 @@ def test_a_real_cluster_replays_off_line_to_what_its_next_leader_does(
             cluster.create_pod(wanted)
         replica.process.stop()
         try:
-            for pod in (*centre.pods("red-1"), *centre.pods("blue-1")):
-                if pod["spec"].get("schedulingGates"):
+            for one in (*centre.pods("red-1"), *centre.pods("blue-1")):
+                if one["spec"].get("schedulingGates"):
                     ours = {"schedulingGates": [{"name": NAMES.gate}]}
-                    centre.api.patch(centre.api.path_of(pod), {"spec": ours})
+                    centre.api.patch(centre.api.path_of(one), {"spec": ours})
             asked(centre, "snapshot", str(file))
         finally:
             replica.start()
