@@ -34,11 +34,12 @@ class Apart:
 
     def show(self, candidate: Candidate) -> None:
         """All of these are shown: the next one is judged beside them."""
-        for member in self._books.runs.begun_by(candidate.members):
-            self._held.pop(member.uid, None)
-            self._leave(member.uid)
-            self._books.put(member, self._enrolment.charge(member))
-        self._hall.gang_changed(candidate.first, books=self._books)
+        with self._hall.asked.at_once(books=self._books):
+            for member in self._books.runs.begun_by(candidate.members):
+                self._held.pop(member.uid, None)
+                self._leave(member.uid)
+                self._books.put(member, self._enrolment.charge(member))
+            self._hall.gang_changed(candidate.first, books=self._books)
 
     def have_quota(self, waiters: Sequence[Waiter]) -> bool:
         """Whether all of these have, who stand in their lines: sure, but not if only one by one would tell."""
@@ -79,11 +80,13 @@ class Apart:
         self._books.set_apart(self._charged_together, self._asked_together, back=True)
         for uid in self._held:
             self._books.release(uid)
-        for waiter in self._out_of_line:
-            if shown := self._books.release(waiter.uid):
-                self._hall.gang_changed(shown, books=self._books)
-            # As it stood there: its room may come on cards that it was kept off for this look.
-            self._hall.join(waiter, why_never="", books=self._books)
+        shown = [self._books.release(waiter.uid) for waiter in self._out_of_line]
+        with self._hall.asked.at_once(books=self._books):
+            for one in {one.gang: one for one in shown if one}.values():
+                self._hall.gang_changed(one, books=self._books)
+            for waiter in self._out_of_line:
+                # As it stood there: its room may come on cards that it was kept off for this look.
+                self._hall.join(waiter, why_never="", books=self._books)
 
     def _charges(self, waiters: Iterable[Waiter]) -> Mapping[Whose, Charge]:
         """What they come to, of each user in each queue."""

@@ -42,7 +42,7 @@ from aliquot_scheduler.queues.waiting.line import Heads, Line
 from aliquot_scheduler.queues.waiting.order import Order
 from aliquot_scheduler.queues.waiting.showings import Showings
 from aliquot_scheduler.queues.waiting.users import Whose
-from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter, of_each_user, summed
+from aliquot_scheduler.queues.waiting.waiter import Candidate, GangKey, Waiter, of_each_user, summed
 
 MOST_SHOWN = 100
 
@@ -87,6 +87,8 @@ class Showing:
         self._now = now
         self._rules = Rules(ledger=books.ledger, cards=_EndlessCards(books.ledger.tree))
         self._passed: set[tuple[str, object]] = set()
+        # Groups that were shown and can't be now: each of their thousands would ask for all of them.
+        self._put_out: set[tuple[str, GangKey | None]] = set()
         self._shown: dict[str, Waiter] = {}
         # The candidates of each user but for those who are shown together.
         self._others: dict[tuple[str, str], tuple[Heads, Sequence[Candidate]]] = {}
@@ -132,11 +134,15 @@ class Showing:
         return waiter if waiter and self._showings.is_as_shown(waiter) else None
 
     def _show_again(self, waiter: Waiter) -> None:
-        candidate = self._whole(waiter) if waiter.uid not in self._shown else None
-        if candidate is not None:
-            shown, refusal = self._admissible(candidate)
-            if refusal is None:
-                self._show(shown)
+        group = (waiter.queue, waiter.gang) if waiter.group else None
+        if waiter.uid in self._shown or group in self._put_out:
+            return
+        candidate = self._whole(waiter)
+        shown, refusal = self._admissible(candidate) if candidate else (None, None)
+        if shown and refusal is None:
+            self._show(shown)
+        elif group:
+            self._put_out.add(group)
 
     def _show(self, candidate: Candidate) -> None:
         self._apart.show(candidate)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from aliquot_scheduler.queues.charged.askers import Ask
 from aliquot_scheduler.queues.waiting.books import Books
@@ -56,11 +57,31 @@ class Asked:
         self._starting: set[tuple[str, str, GangKey]] = set()
         # Gangs that can't start, whatever others do, and why.
         self._never: dict[Asker, str] = {}
+        # Who is to be told of at once, while several come and go: by queue, which one of no group may have left.
+        self._untold: dict[tuple[str, Asker], Waiter] | None = None
 
     # --- events ------------------------------------------------------------------------------------------------------
+    @contextmanager
+    def at_once(self, *, books: Books) -> Iterator[None]:
+        """Whoever is told of meanwhile asks once all of that is done: of a gang each one changes what all of it ask."""
+        if self._untold is not None:
+            yield
+            return
+        self._untold = {}
+        try:
+            yield
+        finally:
+            untold, self._untold = self._untold, None
+            for waiter in untold.values():
+                self.tell(waiter, books=books)
+
     def tell(self, waiter: Waiter, *, books: Books) -> None:
         """Let one ask, or its gang if it could start; of who is gone by now only its gang does."""
-        who, mates = asker(waiter), self._mates(waiter)
+        who = asker(waiter)
+        if self._untold is not None:
+            self._untold[waiter.queue, who] = waiter
+            return
+        mates = self._mates(waiter)
         self._never.pop(who, None)
         asked = self._asking.pop(who, _NOTHING)
         asks = self._asks(who, mates, asked=asked, books=books)
@@ -136,7 +157,8 @@ class Asked:
     # --- how it is done ----------------------------------------------------------------------------------------------
     def _put_down(self, waiter: Waiter, who: Asker, asks: Asks) -> None:
         awaiting = [ask.amounts for ask in asks.values() if ask.awaits_node]
-        self._lines[waiter.queue].await_nodes(waiter.user, who, awaiting)
+        if (line := self._lines.get(waiter.queue)) is not None:
+            line.await_nodes(waiter.user, who, awaiting)
         self._awaiting.pop(who, None)
         # What it needs to start comes first.
         first = next(iter(asks), "")
@@ -153,7 +175,9 @@ class Asked:
         return bool(asked) and asked[0].awaits_node != self._awaits_node((waiter,))
 
     def _mates(self, waiter: Waiter) -> Sequence[Waiter]:
-        line = self._lines[waiter.queue]
+        line = self._lines.get(waiter.queue)
+        if line is None:
+            return ()
         if waiter.group:
             return line.mates(waiter)
         return (waiter,) if waiter.uid in line else ()

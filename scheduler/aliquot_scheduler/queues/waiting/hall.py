@@ -57,15 +57,29 @@ class Hall:
 
     def join(self, waiter: Waiter, *, why_never: str, books: Books) -> None:
         """Stand in line, or be told why not; who stands there already keeps the place if nothing changed."""
-        if why_never or not self._makers.counts(waiter):
+        if why_never:
             self.leave(waiter.uid, books=books)
+            self.musters.come(waiter)
+            self._nowhere[waiter.uid] = waiter, why_never
+        elif (before := self.standing(waiter.uid)) and self._is_as(before, waiter, books=books):
+            # Most words on a pod are what was written on it: at each of them thousands of a group would ask anew.
+            self.lines[before.queue].tell(before.of(waiter.pod))
         else:
+            with self.asked.at_once(books=books):
+                self._join_anew(waiter, books=books)
+
+    def _is_as(self, before: Waiter, waiter: Waiter, *, books: Books) -> bool:
+        """Whether one that stands in a line asks what it did, and goes with whom it went."""
+        same = before.asks_as(waiter) and maker_of(before.pod) == maker_of(waiter.pod)
+        return same and self._sorted_in(waiter, books=books).run == before.run
+
+    def _join_anew(self, waiter: Waiter, *, books: Books) -> None:
+        if self._makers.counts(waiter):
             # Thousands may have to be sorted anew where their maker has one more or less.
             self._stand_back(waiter.uid, books=books)
-        self.musters.come(waiter, stands=not why_never)
-        if why_never:
-            self._nowhere[waiter.uid] = waiter, why_never
-            return
+        else:
+            self.leave(waiter.uid, books=books)
+        self.musters.come(waiter, stands=True)
         changes = self._makers.come(waiter)
         waiter = self._sorted_in(waiter, books=books)
         line = self.lines.setdefault(waiter.queue, Line())

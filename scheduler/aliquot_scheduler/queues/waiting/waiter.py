@@ -70,6 +70,19 @@ class Waiter(msgspec.Struct, frozen=True, kw_only=True):
         """The same, with a later word on the pod."""
         return msgspec.structs.replace(self, pod=pod)
 
+    def asks_as(self, other: Waiter) -> bool:
+        """Whether by another word on the same pod it waits in the same place, and asks the same."""
+        return (self.queue, self.user, self.place, self.group, self.number, self.amounts, self.least, self.off) == (
+            other.queue,
+            other.user,
+            other.place,
+            other.group,
+            other.number,
+            other.amounts,
+            other.least,
+            other.off,
+        )
+
     @property
     def uid(self) -> str:
         """The pod's UID."""
