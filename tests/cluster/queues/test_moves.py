@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from aliquot_core.grant import decode_grant
@@ -12,23 +15,24 @@ from cluster.harness.cluster import ClusterHarness
 from cluster.installed import NAMES
 from cluster.played_centre import PlayedCentre
 from cluster.queueing import queue
-from cluster.queues.going import ran_for
+from cluster.queues.going import evicted, ran_for
 from support.centre import failing
 
 NODE = "/api/v1/nodes/gpu1"
 HOURS = 7_200.0
 
 
-def worker() -> Json:
-    """A ReplicaSet of one pod on half a GPU."""
-    spec = asking("any", "one", {"compute": "50", "memory": "1000"})["spec"]
-    labels = {"app": "worker"}
-    template = {"metadata": {"labels": labels}, "spec": {**spec, "restartPolicy": "Always"}}
+def made_anew(name: str, replicas: int, compute: int, **notes: str) -> Json:
+    """A ReplicaSet."""
+    spec = asking("any", "one", {"compute": str(compute), "memory": "1000"})["spec"]
+    labels = {"app": name}
+    meta = {"labels": labels, "annotations": {NAMES.of(key): text for key, text in notes.items()}}
+    template = {"metadata": meta, "spec": {**spec, "restartPolicy": "Always"}}
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": "worker", "namespace": "one"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        "metadata": {"name": name, "namespace": "one"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
     }
 
 
@@ -48,29 +52,50 @@ def degrade(centre: PlayedCentre, gpus: set[str]) -> str:
 
 
 def test_a_degraded_gpu_drains_by_the_eviction_subresource(cluster: ClusterHarness, centre: PlayedCentre) -> None:
-    """Who lies there is asked once and told where to; its successor lies on a healthy GPU, which was kept for it."""
+    """Two who lie there are asked once and told where to; their successors lie on healthy GPUs, kept for them.
+
+    Who has no maker stays, and so does who is never to be sent away.
+    """
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one", "labels": {NAMES.queue: "one"}}}
-    with centre.applied([queue("one"), namespace, worker()]):
-        centre.settled({"one": 50})
-        (first,) = centre.holding("one")
-        ran_for(centre, first, HOURS)
-        # Whoever leads has heard of that once it has let in one that came later.
-        cluster.create_pod(asking("later", "one", {"compute": "50", "memory": "1000"}))
-        centre.settled({"one": 100})
-        said = degrade(centre, gpus_of(first))
-        try:
-            cluster.wait_for("it to be asked to go", lambda: centre.leaving("one") or None)
-            (asked,) = centre.leaving("one")
-            assert asked["metadata"]["uid"] == first["metadata"]["uid"]
-            cluster.wait_for("it to be told why", lambda: "Moved" in reasons(centre, first) or None)
-            centre.let_go("one")
+    guaranteed = queue("one", compute={"guarantee": 20})
+    with centre.applied([guaranteed, namespace, made_anew("worker", 2, 30, placement="pack")]):
+        centre.settled({"one": 60})
+        workers = centre.holding("one")
+        (card,) = gpus_of(workers[0])
+        with centre.applied([made_anew("firm", 1, 20, placement="pack", preemptible="false")]):
+            centre.settled({"one": 80})
+            beside = {NAMES.of("placement"): "pack"}
+            cluster.create_pod(asking("alone", "one", {"compute": "20", "memory": "1000"}, annotations=beside))
             centre.settled({"one": 100})
-            after = {pod["metadata"]["name"]: gpus_of(pod) for pod in centre.holding("one")}
-            (second,) = after.keys() - {"later"}
-            assert not after[second] & gpus_of(first)
-            assert centre.leaving("one") == []
-        finally:
-            centre.api.patch(NODE, {"metadata": {"annotations": {NAMES.inventory: said}}})
+            assert [gpus_of(pod) for pod in centre.holding("one")] == [{card}] * 4
+            for pod in centre.holding("one"):
+                ran_for(centre, pod, HOURS)
+            # Whoever leads has heard of that once it has let in one that came later.
+            cluster.create_pod(asking("later", "one", {"compute": "50", "memory": "1000"}))
+            centre.settled({"one": 150})
+            before, said = evicted(centre), degrade(centre, {card})
+            try:
+                cluster.wait_for("both to be asked to go", lambda: uids(centre.leaving("one")) == uids(workers))
+                for worker in workers:
+                    cluster.wait_for("it to be told why", lambda worker=worker: "Moved" in reasons(centre, worker))  # type: ignore[misc]
+                centre.let_go("one")
+                centre.settled({"one": 150})
+                after = [pod for pod in centre.holding("one") if gpus_of(pod) == {card}]
+                assert sorted(maker(pod) for pod in after) == ["", "firm"]
+                assert centre.leaving("one") == []
+                assert evicted(centre) - before == Counter(f"one/{pod['metadata']['name']}" for pod in workers)
+            finally:
+                centre.api.patch(NODE, {"metadata": {"annotations": {NAMES.inventory: said}}})
+
+
+def uids(pods: Iterable[Json]) -> set[str]:
+    """By which pods are the same, whatever becomes of them."""
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+def maker(pod: Json) -> str:
+    """Who made it; empty if nobody but a person."""
+    return next((str(owner["name"]) for owner in pod["metadata"].get("ownerReferences", ())), "")
 
 
 def reasons(centre: PlayedCentre, pod: Json) -> set[str]:
