@@ -38,6 +38,15 @@ class Patience:
         if self.since.pop(uid, None) is not None:
             self._impatient_now = None
 
+    def hand_on(self, uid: str, *, to: str) -> None:
+        """It goes, and its group waits on: from now on that one has waited as long."""
+        if (waits := self.since.get(uid, inf)) >= self.since.get(to, inf):
+            return
+        self.since[to] = waits
+        if uid in self._still:
+            self._still[to] = self._still[uid]
+        self._impatient_now = None
+
     def stand_still(self, uids: AbstractSet[str], *, now: float) -> None:
         """For these heads, and for no others, until this is told again: the time in between counts for nobody."""
         if uids == self._still.keys():

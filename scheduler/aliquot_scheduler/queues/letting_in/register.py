@@ -236,6 +236,9 @@ class Register:
 
     def take_as_gone(self, uid: str) -> None:
         """It needs no turn any more, and holds nothing."""
+        if mate := self.hall.next_of_gang(uid):
+            # Its group waits on, whoever comes in its place.
+            self.memory.patience.hand_on(uid, to=mate.uid)
         self.leave(uid)
         self.lost_turns.left(uid, now=self.now)
         if uid in self.inside.bound and not self.clearings.was_asked(uid):

@@ -217,6 +217,13 @@ class Hall:
         queue = self._in_line.get(uid)
         return None if queue is None else self.lines[queue].of(uid)
 
+    def next_of_gang(self, uid: str) -> Waiter | None:
+        """The first of those who stand in a line in a gang with one that does."""
+        waiter = self.standing(uid)
+        if waiter is None or waiter.group is None:
+            return None
+        return self.lines[waiter.queue].next_like(waiter)
+
     def candidate(self, waiter: Waiter, *, books: Books) -> Candidate:
         """Who stands in a line, with those who come in together with it."""
         together = books.runs.still_needed(waiter)

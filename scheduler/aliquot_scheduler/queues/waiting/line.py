@@ -134,6 +134,11 @@ class Line:
         row = self._rows.get(user, {}).get(gang, [])
         return [self._waiters[uid] for _, uid in row]
 
+    def next_like(self, waiter: Waiter) -> Waiter | None:
+        """The first of the others who wait here in a gang with it."""
+        row = self._rows[waiter.user][_row(waiter)]
+        return next((self._waiters[uid] for _, uid in row if uid != waiter.uid), None)
+
     def gathered(self, waiter: Waiter) -> int:
         """How many stand here in a gang with it."""
         return len(self._rows.get(waiter.user, {}).get(_row(waiter), ()))
