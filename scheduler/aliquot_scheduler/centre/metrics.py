@@ -157,7 +157,8 @@ def _pods(reign: Reign) -> Iterable[Metric]:
     )
     in_vain = (clerks.in_vain,) if clerks.in_vain else ()
     for sort, writers in (
-        ("pod", (clerks.notices, clerks.over_use_words, clerks.beside, *in_vain)),
+        ("pod", (clerks.notices, clerks.over_use, clerks.over_use_words, clerks.beside, *in_vain)),
+        ("node", (clerks.nodes,)),
         ("queue", (clerks.queue_writer,)),
         ("view", (clerks.views,)),
     ):

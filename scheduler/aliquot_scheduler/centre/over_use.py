@@ -7,6 +7,7 @@ the pod's own grace: it is asked again until it goes, or its agent takes the wor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 from aliquot_core.instants import seconds_of
 from aliquot_core.isolation import EVICT, is_over_use
@@ -15,6 +16,7 @@ from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import Means
+from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.queues.telling.notices import Notice
 
 # Grace is counted in whole seconds of two machines' clocks.
@@ -56,8 +58,14 @@ class OverUseEvictor:
         # By UID, whom agents have given up.
         self._given_up: dict[str, Pod] = {}
         self._why_not = means.why_not
+        self._unjudged = PutOff(what="whether a pod is to go for over-use could not be told", means=means)
         # How many went.
         self.evicted = 0
+
+    @property
+    def untold(self) -> int:
+        """How often that could not be told of one."""
+        return self._unjudged.count
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells: of thousands of pods next to none is to be looked at again."""
@@ -81,6 +89,7 @@ class OverUseEvictor:
         while True:
             await self._clock.sleep(_LOOK)
             asked: set[str] = set()
+            self._unjudged.look_begins()
             while not self._why_not() and (due := self._next(but=asked)) is not None:
                 pod, said = due
                 asked.add(pod.metadata.uid)
@@ -92,5 +101,9 @@ class OverUseEvictor:
     def _next(self, *, but: Collection[str]) -> tuple[Pod, str] | None:
         """By the last word on each: while one is asked, another's agent may take its word back."""
         pods = (pod for uid, pod in self._given_up.items() if uid not in but)
-        due = overdue(pods, names=self._names, wall=self._clock.wall(), grace=self._grace, word=self._word)
+        judged = (self._unjudged.attempt(pod.metadata.uid, partial(self._due, pod), of=pod.key) for pod in pods)
+        return next(filter(None, judged), None)
+
+    def _due(self, pod: Pod) -> tuple[Pod, str] | None:
+        due = overdue([pod], names=self._names, wall=self._clock.wall(), grace=self._grace, word=self._word)
         return next(due, None)

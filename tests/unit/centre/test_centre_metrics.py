@@ -158,16 +158,16 @@ def test_each_figure_of_a_queue_is_what_its_status_says(reign: Reign) -> None:
 
 def test_what_could_not_be_told_is_counted_by_what_it_is_of(reign: Reign) -> None:
     """Nothing by then; and of each of those who write, whatever it was that failed."""
-    clerks, sorts = reign.clerks, ("pod", "queue", "view")
+    clerks, sorts = reign.clerks, ("pod", "node", "queue", "view")
     assert clerks.in_vain
 
     def untold() -> list[float | None]:
         told = registered(reign)
         return [told.get_sample_value("aliquot_centre_untold_total", {"of": sort}) for sort in sorts]
 
-    assert untold() == [0.0, 0.0, 0.0]
+    assert untold() == [0.0] * 4
     for parts in (
-        (clerks.notices._wordless, clerks.notices._untold),
+        (clerks.notices._wordless, clerks.notices._untold, clerks.over_use._unjudged, clerks.nodes._untold),
         (clerks.over_use_words._untold, clerks.beside._untaken, clerks.beside._unwritten, clerks.in_vain._untold),
         (clerks.queue_writer._statusless, clerks.queue_writer._unjudged, clerks.queue_writer._unwritten),
         (clerks.queue_writer._unread,),
@@ -175,7 +175,7 @@ def test_what_could_not_be_told_is_counted_by_what_it_is_of(reign: Reign) -> Non
     ):
         for part in parts:
             part.failed("one", KeyError("word"), of="one")
-    assert untold() == [6.0, 4.0, 4.0]
+    assert untold() == [7.0, 1.0, 4.0, 4.0]
 
 
 def test_who_waits_is_counted_by_the_word_in_the_conditions(reign: Reign) -> None:

@@ -21,10 +21,14 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, bool]] = []
+        # Of whom nothing can be told.
+        self.bad = ""
 
     def tell_of_node(self, node: str, notice: Notice, *, action: str, warning: bool = False) -> None:
         """One more, of whom and what."""
         assert action
+        if node == self.bad:
+            raise KeyError(node)
         assert notice.message
         self.events.append((node, notice.reason, warning))
 
@@ -92,3 +96,21 @@ async def test_nobody_is_told_of_nodes_without_gpus_that_are_cordoned_or_gone_or
     made.beat("well")
     assert await made.after(2.0) == []
     assert not made.picture.nodes["well"].out
+
+
+async def test_one_node_that_can_t_be_told_costs_no_other_its_event_and_is_told_later() -> None:
+    """Neither that it is out nor that it is back is lost."""
+    place = town("n1", "n2")
+    place.told.bad = "n1"
+    assert await place.after(60.0) == [("n2", "NodeOut", True)]
+    assert place.teller.untold == 1
+    place.told.bad = ""
+    assert await place.after(10.0) == [("n2", "NodeOut", True), ("n1", "NodeOut", True)]
+    place.told.bad = "n2"
+    place.beat("n1", "n2")
+    assert (await place.after(1.0))[2:] == [("n1", "NodeIn", False)]
+    place.told.bad = ""
+    for _ in range(6):
+        place.beat("n1", "n2")
+        await place.after(1.0)
+    assert place.told.events[3:] == [("n2", "NodeIn", False)]

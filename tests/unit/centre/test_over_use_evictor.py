@@ -163,3 +163,24 @@ def test_a_condition_of_another_kind_is_no_over_use() -> None:
     assert is_over_use(pod(), names=NAMES) is not None
     for other in (pod(type="Ready"), pod(status="True"), pod(reason="NoValidGrant")):
         assert is_over_use(other, names=NAMES) is None
+
+
+async def test_one_who_can_t_be_judged_keeps_no_other_and_is_judged_later() -> None:
+    """A word that can't be worked out is a defect of that one's; the leader goes on."""
+    centre, bad = Centre(), {"u1"}
+
+    def word(uid: str) -> str:
+        if uid in bad:
+            raise KeyError(uid)
+        return "evict"
+
+    centre.evictor._word = word
+    for uid in ("u1", "u2"):
+        centre.evictor.pod_changed(Added(new=pod(uid)))
+    await centre.run(12.0)
+    assert {one.path for one in centre.api.writes} == {"/api/v1/namespaces/team/pods/pod-u2/eviction"}
+    assert centre.evictor.untold >= 1
+    centre.evictor.pod_changed(Deleted(old=pod("u2")))
+    bad.clear()
+    await centre.run(20.0)
+    assert centre.api.writes[-1].path == "/api/v1/namespaces/team/pods/pod-u1/eviction"
