@@ -53,7 +53,7 @@ class Consolidation:
 
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide; what is decided stands in the register."""
-        residents = self._reclaim.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
+        residents = self._reclaim.roster.residents(now=now, wall=wall, budgets=budgets, may_go=_may_be_moved)
         look = Look(now=now, wall=wall, residents=residents)
         # What one has decided keeps those from deciding who come after it, so each sees everybody as they are.
         return [made for one in self._deciders if one.anything(now=now) for made in one.decide(look)]

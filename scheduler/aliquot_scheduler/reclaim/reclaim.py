@@ -8,36 +8,31 @@ For whom nothing could be found is not searched for again for a while, since mos
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from aliquot_core.objects import Pod
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Clearing
-from aliquot_scheduler.queues.room.graces import stays
 from aliquot_scheduler.queues.said.tree import Tree
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.order import Order, Shares
 from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
+from aliquot_scheduler.reclaim.fitting import Fitting
 from aliquot_scheduler.reclaim.foreseen import is_foreseen
 from aliquot_scheduler.reclaim.in_the_way import Asked, InTheWay, asked_of
 from aliquot_scheduler.reclaim.inquiry import told_of
-from aliquot_scheduler.reclaim.lodgers import Known, MayGo, awaited, residents_of, terms_of, whoever
 from aliquot_scheduler.reclaim.planning import Planner
 from aliquot_scheduler.reclaim.policy import NEVER, Policy, policy_of
-from aliquot_scheduler.reclaim.residents import Budget, Resident, Residents, runs_since
+from aliquot_scheduler.reclaim.residents import Budget
 from aliquot_scheduler.reclaim.rights import owner_of
+from aliquot_scheduler.reclaim.roster import Roster
 from aliquot_scheduler.reclaim.searches import Searches
 from aliquot_scheduler.reclaim.swapping import Swapping
 
-# For whom nothing was found, and whom a budget kept from going, in seconds.
+# For whom nothing was found is searched for again after so many seconds.
 COOLDOWN = 10.0
-SPARED = 60.0
-# Whoever fits gets a turn within so long, and what it takes is known before others are sent away; else it never may.
-_ITS_TURN = 5.0
-
 # Nobody is answered meanwhile, and an API server takes no more evictions than that in a second.
 _MOST_AT_ONCE = 200
 
@@ -49,17 +44,10 @@ class Reclaim:
         self._queues = queues
         self._picture = picture
         self._vain: dict[Asked, float] = {}
-        self._spared: dict[str, float] = {}
         self._in_the_way = InTheWay(names=queues.register.names)
-        # Who needs nobody to go, as far as this look goes.
-        self._fitting: set[str] = set()
-        self._fits_since: dict[str, float] = {}
-        # By queue, of those who run in it.
-        self._lowest: dict[str, int] = {}
-        self._since: dict[str, float] = {}
+        self._fitting = Fitting(register=queues.register)
+        self.roster = Roster(queues=queues, picture=picture)
         self._now = 0.0
-        # Of queues that are there, and of those that are gone while somebody runs in them.
-        self._terms: dict[str, float] = {}
         self._searches = Searches()
         self._swapping = Swapping(register=queues.register, again=COOLDOWN)
         # By which shapes have the numbers that those who searched in vain are known by.
@@ -72,7 +60,7 @@ class Reclaim:
         making_room = self._queues.register.making_room
         if any(True for _ in chain(making_room.vain(), self._swapping.due(now=now), self._claimants())):
             return True
-        self._forget_who_fits()
+        self._fitting.nobody_is_looked_at()
         return False
 
     @property
@@ -83,7 +71,7 @@ class Reclaim:
     def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
         """Decide; what is told stands."""
         self._look_around(now)
-        self._forget_who_fits(but=self._fitting)
+        self._fitting.look_begins()
         register = self._queues.register
         # No round may have been since its time was over: it counts on some who will not go.
         register.making_room.call_off_void(now=now)
@@ -95,7 +83,7 @@ class Reclaim:
             enrolment=register.enrolment,
             books=register.books,
             clearings=register.clearings,
-            residents=self.residents(now=now, wall=wall, budgets=budgets, to_come=self._to_come()),
+            residents=self.roster.residents(now=now, wall=wall, budgets=budgets, to_come=self.roster.to_come()),
             now=now,
             wall=wall,
             refuges=list(register.refuges),
@@ -117,8 +105,7 @@ class Reclaim:
                 self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
-                self._fitting.add(candidate.uid)
-                if now - self._fits_since.setdefault(candidate.uid, now) >= _ITS_TURN:
+                if not self._fitting.is_awaited(candidate, now=now):
                     planner.withdraw(clearing)
                 elif planner.is_on_failing(clearing):
                     register.sound_first.looked_at(candidate, now=now)
@@ -198,7 +185,7 @@ class Reclaim:
         It was asked for a clearing that may be called off by now, and whoever that was for may have another one.
         """
         register = self._queues.register
-        self._spared[victim.uid] = now + SPARED
+        self.roster.spare(victim.uid, now=now)
         if (clearing := register.clearings.counting_on(victim.uid)) is not None:
             register.making_room.call_off(clearing)
         register.refuges.refused(victim.uid, going=register.clearings.was_asked)
@@ -244,9 +231,7 @@ class Reclaim:
         policy = policy_of(candidate.first.queue, tree=ledger.tree)
         if policy.reclaims and owner_of(candidate, ledger=ledger):
             return True
-        return policy.within_queue != NEVER and candidate.first.priority > self._lowest.get(
-            candidate.first.queue, 2**31
-        )
+        return policy.within_queue != NEVER and candidate.first.priority > self.roster.lowest(candidate.first.queue)
 
     def why_paused(self, candidate: Candidate, *, now: float) -> str:
         """Why nobody goes for these for a while, since those before were not bound; empty if that is not so."""
@@ -264,76 +249,9 @@ class Reclaim:
             self._vain.clear()
             self._searches.clear()
         self._vain = {asked: until for asked, until in self._vain.items() if until > now}
-        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         self._searches.look_around(now)
         self._in_the_way.look_around(now)
-        self._lowest = {}
-        bound = self._queues.register.inside.bound
-        self._since = {uid: since for uid, since in self._since.items() if uid in bound}
-        for one in bound.values():
-            self._lowest[one.queue] = min(one.priority, self._lowest.get(one.queue, one.priority))
-        terms = terms_of(self._queues.books.ledger.tree)
-        self._terms = {queue: term for queue, term in self._terms.items() if queue in self._lowest} | terms
-
-    def _forget_who_fits(self, *, but: Collection[str] = ()) -> None:
-        """Before each is looked at anew: since when those fit who fitted at the look before, and no others.
-
-        Whether there is anybody to look at is asked between two looks, and changes nothing of that.
-        """
-        self._fits_since = {uid: since for uid, since in self._fits_since.items() if uid in but}
-        self._fitting = set()
-
-    # --- who lies there ----------------------------------------------------------------------------------------------
-    def _to_come(self) -> list[Resident]:
-        """In the place of those who were moved; who was not asked yet may stay where it is."""
-        register = self._queues.register
-        bound, was_asked = register.inside.bound, register.clearings.was_asked
-        gone = [one for one in register.refuges if one.uid not in bound or was_asked(one.uid)]
-        return awaited(gone, ledger=register.books.ledger, cards=register.cards)
-
-    def residents(
-        self,
-        *,
-        now: float,
-        wall: float,
-        budgets: Sequence[Budget],
-        may_go: MayGo = whoever,
-        to_come: Sequence[Resident] = (),
-    ) -> Residents:
-        """Who may be sent away, of those of whom `may_go` says so too; who goes already, and what keeps the others.
-
-        `to_come` is who is awaited, and may be kept out.
-        """
-        register = self._queues.register
-        bound, clearings = register.inside.bound, register.clearings
-        most = clearings.max_grace
-        untold = {uid for uid in clearings.all_asked() if uid in bound and stays(bound[uid].pod, wall=wall, most=most)}
-        chosen = clearings.victims() | register.refuges.movers()
-        known = Known(
-            going=chosen | untold,
-            unasked={uid for uid in chosen if uid in bound and not clearings.was_asked(uid)},
-            spared={uid: wall + until - now for uid, until in self._spared.items()},
-            since=self._runs_since,
-            terms=self._terms,
-        )
-        return residents_of(
-            bound.values(),
-            picture=self._picture,
-            books=register.books,
-            wall=wall,
-            max_grace=most,
-            budgets=budgets,
-            known=known,
-            may_go=may_go,
-            to_come=to_come,
-        )
-
-    def _runs_since(self, pod: Pod) -> float:
-        """Read once: a pod is bound once."""
-        uid = pod.metadata.uid
-        if uid not in self._since:
-            self._since[uid] = runs_since(pod)
-        return self._since[uid]
+        self.roster.look_around(now)
 
 
 def _is_guaranteed(queue: str, *, tree: Tree) -> bool:

@@ -61,7 +61,7 @@ class Cluster:
     """Who lies where, to be counted anew."""
 
     def __init__(self, stage: ReclaimStage) -> None:
-        self.residents = stage.reclaim.residents(now=stage.now, wall=stage.wall, budgets=()).by_uid
+        self.residents = stage.reclaim.roster.residents(now=stage.now, wall=stage.wall, budgets=()).by_uid
         self._cards = {known.name: list(known.columns) for known in stage.picture.nodes.values()}
 
     def has_room(self, pieces: tuple[Piece, ...], *, gone: Iterable[str]) -> bool:

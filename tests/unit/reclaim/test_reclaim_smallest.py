@@ -68,7 +68,7 @@ def fits(piece: Piece, left: list[Resident]) -> bool:
 
 def least(stage: ReclaimStage, pieces: tuple[Piece, ...]) -> int | None:
     """The least that can be lost so that a pod fits on one node: every subset on every card is tried."""
-    on = stage.reclaim.residents(now=stage.now, wall=stage.wall, budgets=()).on
+    on = stage.reclaim.roster.residents(now=stage.now, wall=stage.wall, budgets=()).on
 
     def cost(piece: Piece, gpu: tuple[str, str]) -> int | None:
         there = on.get(gpu, [])
@@ -91,7 +91,7 @@ def beyond(seed: int) -> float | None:
     stage.submit("red0", chance.choice(ASKED), chance.choice((1_000, 20_000, 60_000)), queue="red")
     if stage.run(after=1.0):
         return None
-    lost = stage.reclaim.residents(now=stage.now, wall=stage.wall, budgets=()).by_uid
+    lost = stage.reclaim.roster.residents(now=stage.now, wall=stage.wall, budgets=()).by_uid
     waiter = stage.queues.register.hall.standing("red0")
     # Who fits on no node at all stands in no line.
     pieces = waiter.demand.pieces if waiter else None
