@@ -28,6 +28,7 @@ _NUMBERS = 2**63
 
 # A soft taint keeps nobody off.
 _HARD = frozenset({"NoSchedule", "NoExecute"})
+_SOFT = "PreferNoSchedule"
 
 
 class UnreadableAffinityError(UserError):
@@ -186,6 +187,12 @@ def barrier(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint
     """The first taint that keeps such a pod off; None if none does."""
     tolerations = tuple(tolerations)
     return next((one for one in taints if one.effect in _HARD and not tolerated(one, tolerations)), None)
+
+
+def discourages(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Tell whether such a pod is to come only where nothing else will do."""
+    tolerations = tuple(tolerations)
+    return any(one.effect == _SOFT and not tolerated(one, tolerations) for one in taints)
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from aliquot_core.names import Names
+from aliquot_core.node_rules import discourages
 from aliquot_core.objects import Pod
 from aliquot_scheduler.deciding.answers import Asked, told
 from aliquot_scheduler.deciding.offers import Offer, Offers, takes_any_node
@@ -57,7 +58,7 @@ class Places:
             return None
         found = self._survey(pod, demand, only=bounds.node)
         promise = self._promise(pod, demand, found, Room.among(nodes, rows, found), now=now)
-        if promise is not None and takes_any_node(pod):
+        if promise is not None and promise.alone:
             self.offers.expect(pod.metadata.uid)
         return promise
 
@@ -82,7 +83,7 @@ class Places:
         promise = self.promises.of(uid)
         if promise is None or not self.offers.was_expected(uid):
             return None
-        if promise.node not in nodes or not takes_any_node(pod):
+        if promise.node not in nodes or not promise.alone:
             return None
         # In a turn, nobody asks whose the pod is.
         if of_anybody(promise.demand.request) != of_anybody(demand.request):
@@ -125,10 +126,22 @@ class Places:
         if best is None:
             return None
         until = now + self.for_so_long
-        promise = Promise(pod=pod, demand=demand, plan=best, stage=Stage.OFFERED, until=until, nodes=room.nodes)
+        promise = Promise(
+            pod=pod,
+            demand=demand,
+            plan=best,
+            stage=Stage.OFFERED,
+            until=until,
+            nodes=room.nodes,
+            alone=takes_any_node(pod) and not self._discourages(pod, best.grant.node),
+        )
         self.promises.make(promise)
         self.offers.make(pod.metadata.uid, Offer(survey=found, room=room, best=promise.node))
         return promise
+
+    def _discourages(self, pod: Pod, node: str) -> bool:
+        taints = self._picture.nodes[node].node.spec.taints
+        return bool(taints) and discourages(taints, pod.spec.tolerations)
 
     def _planned(self, pod: Pod, demand: Demand, found: Survey, room: Room) -> Plan | None:
         """On the cheapest; a node that says it has room and then none, by a fault of ours, is not all there is."""

@@ -65,6 +65,8 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     until: float
     nodes: Collection[str]
+    # Whether no other node could be better to the pod: nobody need weigh them.
+    alone: bool = False
 
     @property
     def node(self) -> str:
