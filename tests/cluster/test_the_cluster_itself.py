@@ -43,6 +43,17 @@ def test_pod_runs_to_its_end_on_each_node(cluster: ClusterHarness, namespace: st
     assert cluster.logs(done).startswith("hello\n")
 
 
+def test_what_an_ended_container_printed_is_read_whole(cluster: ClusterHarness, namespace: str) -> None:
+    """Its end may be told of before all is written: the runtime has its file open for as long as that."""
+    talks = shell("echo begins; while [ ! -e /tmp/go ]; do sleep 0.05; done; seq 20000")
+    running = run_and_wait(cluster, pod("talks", talks, namespace=namespace))
+    meta, node = running["metadata"], cluster.node(running["spec"]["nodeName"])
+    assert node.still_logs(f"pods/{meta['namespace']}_{meta['name']}_{meta['uid']}/main")
+    cluster.exec(running, ["touch", "/tmp/go"])
+    done = cluster.wait_for_phase(running, "Succeeded")
+    assert cluster.logs(done).splitlines() == ["begins", *map(str, range(1, 20_001))]
+
+
 def test_scheduler_finds_a_node(cluster: ClusterHarness, namespace: str) -> None:
     """A pod without a node is given one by kube-scheduler."""
     done = run_and_wait(cluster, pod("anywhere", shell("true"), namespace=namespace), "Succeeded")

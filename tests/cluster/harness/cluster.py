@@ -20,7 +20,7 @@ from cluster.harness.errors import HarnessError
 from cluster.harness.images import Image, busybox_image, pause_image
 from cluster.harness.node import Node, says_ready
 from cluster.harness.played import PlayedNodes
-from cluster.harness.pods import read_log
+from cluster.harness.pods import has_ended, read_log
 from cluster.harness.waiting import PATIENCE_SECONDS, wait_until
 
 T = TypeVar("T")
@@ -235,12 +235,15 @@ class ClusterHarness:
     def logs(self, pod: Mapping[str, Any], container: str = "main") -> str:
         """What the container's latest run has printed, read on its node (no API server can reach a kubelet here).
 
-        That a container runs does not say that it has spoken: `logs` is for those that have ended.
+        That a container runs does not say that it has spoken: `logs` is for those that have ended. What one printed is
+        written beside its end, and on a busy machine after it: until that is done, it is waited for.
         """
         now = self.current(pod)
-        metadata = now["metadata"]
-        name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-        return read_log(self.nodes[now["spec"]["nodeName"]].path(f"/var/log/pods/{name}/{container}"))
+        metadata, node = now["metadata"], self.nodes[now["spec"]["nodeName"]]
+        folder = f"pods/{metadata['namespace']}_{metadata['name']}_{metadata['uid']}/{container}"
+        if has_ended(now, container):
+            self.wait_for(f"all to be written that {container} printed", lambda: not node.still_logs(folder))
+        return read_log(node.path(f"/var/log/{folder}"))
 
     def first_words(self, pod: Mapping[str, Any], container: str = "main") -> str:
         """Wait for the first whole line of a container that has only just been started, and return it."""

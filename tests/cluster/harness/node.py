@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,18 @@ class Node:
         """The process ids of the running containers by container id, sandboxes included."""
         rows = [line.split() for line in self.ctr("tasks", "list").stdout.splitlines()[1:]]
         return {row[0]: int(row[1]) for row in rows if row[2] == "RUNNING"}
+
+    def still_logs(self, folder: str) -> bool:
+        """Whether the container runtime still writes what a container printed: its files there are open until then.
+
+        `folder` is below that of all logs: where that lies in the node is not seen from outside.
+        """
+        found = False
+        for opened in Path(f"/proc/{self.containerd.pid}/fd").iterdir() if self.containerd.running else ():
+            # Others are closed meanwhile.
+            with suppress(OSError):
+                found = found or f"/{folder}/" in str(opened.readlink())
+        return found
 
     def _inside(self, argv: Sequence[str]) -> list[str]:
         # By the holder's own exit code it would be another's process: refuse to enter a namespace that is gone.

@@ -79,6 +79,13 @@ def pod(
     }
 
 
+def has_ended(pod: Json, container: str) -> bool:
+    """Whether the container has, and is not started anew."""
+    status = pod.get("status", {})
+    statuses = (*status.get("containerStatuses", []), *status.get("initContainerStatuses", []))
+    return any(each["name"] == container and "terminated" in each["state"] for each in statuses)
+
+
 def read_log(folder: Path) -> str:
     """The output of a container's latest run, from the folder in which the runtime keeps its log files."""
     runs = sorted(folder.glob("*.log"), key=lambda file: int(file.name.split(".")[0]))
