@@ -169,6 +169,36 @@ async def test_old_stream_takes_the_new_registration_with_it(
         assert new.asked("allocate") == [["b"]]
 
 
+async def test_old_stream_takes_a_registration_that_is_dialling_with_it(
+    plugins: Plugins, events: Events, folders: Folders
+) -> None:
+    """Who is being reached when the old stream ends is told so, and may register again."""
+    silent = TinyPlugin(resource=RESOURCE, devices=[device("b")], folder=folders.device_plugins, socket="new.sock")
+    async with serving(folders, "a", socket="old.sock") as old:
+        await old.register()
+        await events.until("connected", "listed")
+        dialling = asyncio.create_task(plugins.connect(RESOURCE, silent.path))
+        await asyncio.sleep(0)  # Its first step: it is the one registered now.
+        await old.end_streams()
+        with pytest.raises(PluginError, match="stream of the same name ended meanwhile"):
+            await dialling
+    await events.until("connected", "listed", "gone")
+
+
+async def test_dropped_plugin_takes_no_third_one_with_it(plugins: Plugins, events: Events, folders: Folders) -> None:
+    """The stream of one that was dropped for another ends too, and whoever has registered by then stays."""
+    async with serving(folders, "a", socket="old.sock") as old, serving(folders, "b", socket="new.sock") as new:
+        await old.register()
+        await events.until("connected", "listed")
+        await new.register()
+        await events.until("connected", "listed", "connected", "listed")
+        await plugins.disconnect(RESOURCE)
+        await plugins.connect(RESOURCE, new.path)
+        await old.change([device("c")])
+        await events.until("connected", "listed", "connected", "listed", "gone", "connected", "listed", "listed")
+        await plugins.ask(Allocate(resource=RESOURCE, ids=["b"]))
+
+
 async def test_list_beyond_the_receive_limit_ends_the_plugin(folders: Folders, events: Events) -> None:
     """Each id of 8 characters takes 21 bytes: what passes the limit by one id turns all devices unhealthy."""
     async with registering(folders, events, Settings(receive_limit=4096)), serving(folders) as plugin:

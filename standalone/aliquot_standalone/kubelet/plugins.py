@@ -70,11 +70,13 @@ class PluginClient:
             async with asyncio.timeout(self._settings.dial_timeout):
                 await self._channel.channel_ready()
             options = await self.stub.GetDevicePluginOptions(api.Empty())
-        except (TimeoutError, aio.AioRpcError) as error:
+        except (TimeoutError, aio.AioRpcError, aio.UsageError, asyncio.CancelledError) as error:
+            if _is_own_cancellation(error):
+                raise
             raise PluginError(
                 f"{self.resource} can't be reached: {_reason(error)}",
                 where=str(self._socket),
-                remedy="a plugin must serve before it registers",
+                remedy="a plugin must serve before it registers; register again",
             ) from error
         self._events.plugin_connected(
             self.resource,
@@ -88,9 +90,8 @@ class PluginClient:
                 self._events.plugin_listed(self.resource, [_device(device) for device in response.devices])
         except aio.AioRpcError as error:
             log.warning("plugin's stream ended", extra={"resource": self.resource, "why": _reason(error)})
-        except asyncio.CancelledError:
-            # Closing the channel cancels its calls; only our own task's cancellation goes on upwards.
-            if (task := asyncio.current_task()) and task.cancelling():
+        except asyncio.CancelledError as error:
+            if _is_own_cancellation(error):
                 raise
 
     async def disconnect(self) -> None:
@@ -164,7 +165,9 @@ class Plugins(rpc.RegistrationServicer):
 
     async def _follow(self, client: PluginClient) -> None:
         await client.watch()
-        await self.disconnect(client.resource)
+        # Who was dropped in another's stead has been told so already, and takes no third one with it.
+        if not client.stopped:
+            await self.disconnect(client.resource)
 
     async def disconnect(self, resource: str) -> None:
         """Drop whoever is registered under this name now."""
@@ -241,7 +244,15 @@ def _device(device: api.Device) -> Device:
     return Device(id=device.ID, healthy=device.health == HEALTHY, numa=nodes)
 
 
+def _is_own_cancellation(error: BaseException) -> bool:
+    # Closing a channel cancels its calls too; only our own task's cancellation goes on upwards.
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, aio.AioRpcError):
         return f"{error.code().name}: {error.details()}"
-    return "no answer in time"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return "an older plugin's stream of the same name ended meanwhile and took this one with it"
