@@ -14,17 +14,31 @@ struct claim {
     struct taking *taking; /* of managed memory */
 };
 
-/* One at a time tries whether a block fits into what is charged, so that at most one granule is taken too much, for as
- * long as it takes to give it back. */
-static pthread_mutex_t gap_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Of blocks that come into one granule the first has to charge it, and only then may the others give up their charges:
- * else somebody else is given what they gave up, and the granule is charged past the limit for as long as they stay. */
-static pthread_mutex_t entry_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Held by whoever gives up what is charged for a block's granules.
+ *
+ * Of blocks that come into one granule the first has to charge it, and only then may the others give up their charges:
+ * else somebody else is given what they gave up, and the granule is charged past the limit for as long as they stay.
+ *
+ * Who tries whether a block fits into what is charged holds it from the look for a gap until that is settled. Another
+ * thread may be quicker to fill the gap or to free its granule, but then keeps one charged that the driver has not
+ * taken, and the two make up for each other. What is left is a driver that leaves the gap as it is: one at a time
+ * tries, so that one granule is taken too much, for as long as it takes to give it back. */
+static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult might_have(int gpu, uint64_t bytes) {
     if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
     return bytes > LARGEST_SIZE ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* Whether there is one, which is held against others until the claim is settled. */
+static bool find_gap(struct claim *claim, uint64_t bytes) {
+    pthread_mutex_lock(&release_lock);
+    claim->in_gap = granules_have_gap(bytes, claim->gpu);
+    if (claim->in_gap)
+        claim->charged = 0;
+    else
+        pthread_mutex_unlock(&release_lock);
+    return claim->in_gap;
 }
 
 static CUresult claim_on(struct claim *claim, int gpu, uint64_t bytes) {
@@ -33,12 +47,7 @@ static CUresult claim_on(struct claim *claim, int gpu, uint64_t bytes) {
     if (refused) return refused;
     claim->charged = TO_GRANULES(bytes);
     if (account_charge(claim->gpu, claim->charged)) return CUDA_SUCCESS;
-    claim->in_gap = !claim->missed && bytes && bytes < GRANULE && granules_have_gap(bytes, claim->gpu);
-    if (claim->in_gap) {
-        claim->charged = 0;
-        pthread_mutex_lock(&gap_lock);
-        return CUDA_SUCCESS;
-    }
+    if (!claim->missed && find_gap(claim, bytes)) return CUDA_SUCCESS;
     return charge(claim->gpu, claim->charged) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -46,10 +55,20 @@ static CUresult claim(struct claim *claim, uint64_t bytes) {
     return claim_on(claim, gpu_of_context(), bytes);
 }
 
+static void lock_releases(const struct claim *claim) {
+    if (!claim->in_gap) pthread_mutex_lock(&release_lock);
+}
+
+static void unlock_releases(const struct claim *claim) {
+    if (!claim->in_gap) pthread_mutex_unlock(&release_lock);
+}
+
 /* Others may have come into its granules meanwhile: those stay, and stay charged. */
-static CUresult give_back(int gpu, CUdeviceptr address, uint64_t bytes) {
+static CUresult give_back(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
     REAL(cuMemFree_v2)(address);
-    account_release(gpu, granules_leave(address, bytes, gpu));
+    lock_releases(claim);
+    account_release(claim->gpu, granules_leave(address, bytes, claim->gpu));
+    unlock_releases(claim);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -57,27 +76,27 @@ static CUresult give_back(int gpu, CUdeviceptr address, uint64_t bytes) {
  * back. */
 static bool charge_taken(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
     bool (*ask)(int gpu, uint64_t more) = claim->in_gap ? account_charge : charge;
-    pthread_mutex_lock(&entry_lock);
+    lock_releases(claim);
     uint64_t took = granules_enter(address, bytes, claim->gpu);
     bool fits = took <= claim->charged || ask(claim->gpu, took - claim->charged);
     if (!fits) account_charge_anyway(claim->gpu, took - claim->charged);
     if (took < claim->charged) account_release(claim->gpu, claim->charged - took);
-    pthread_mutex_unlock(&entry_lock);
+    unlock_releases(claim);
     return fits;
 }
 
 static CUresult enter(const struct claim *claim, CUdeviceptr address, uint64_t bytes) {
-    if (!charge_taken(claim, address, bytes)) return give_back(claim->gpu, address, bytes);
+    if (!charge_taken(claim, address, bytes)) return give_back(claim, address, bytes);
     struct managed *managed = NULL;
     if (claim->taking && !managed_enter(claim->taking, (struct range){address, bytes, claim->gpu}, &managed))
-        return give_back(claim->gpu, address, bytes);
+        return give_back(claim, address, bytes);
     struct holding holding = {
         .kind = BLOCK,
         .value = address,
         .record = {.bytes = bytes, .context = current_context(), .extra = (uintptr_t)managed, .gpu = claim->gpu},
     };
     if (holdings_add(holding)) return CUDA_SUCCESS;
-    CUresult refused = give_back(claim->gpu, address, bytes);
+    CUresult refused = give_back(claim, address, bytes);
     managed_leave(managed);
     return refused;
 }
@@ -89,7 +108,7 @@ static bool settle(struct claim *claim, CUresult *result, CUdeviceptr address, u
     else
         account_release(claim->gpu, claim->charged);
     claim->missed = claim->in_gap && *result == CUDA_ERROR_OUT_OF_MEMORY;
-    if (claim->in_gap) pthread_mutex_unlock(&gap_lock);
+    if (claim->in_gap) pthread_mutex_unlock(&release_lock);
     return !claim->missed;
 }
 
@@ -168,7 +187,9 @@ static void left(const struct holding *block) {
     if (block->record.flags & LENT) account_recall(block->value);
     managed_leave(managed_of(block));
     int gpu = block->record.gpu;
+    pthread_mutex_lock(&release_lock);
     account_release(gpu, granules_leave(block->value, block->record.bytes, gpu));
+    pthread_mutex_unlock(&release_lock);
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
@@ -191,8 +212,7 @@ void blocks_gone(const struct holding *block) {
 }
 
 static void forget(void) {
-    pthread_mutex_init(&gap_lock, NULL);
-    pthread_mutex_init(&entry_lock, NULL);
+    pthread_mutex_init(&release_lock, NULL);
 }
 
 __attribute__((constructor)) static void prepare(void) {

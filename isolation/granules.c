@@ -11,9 +11,17 @@
 #define WORDS (UNITS / 64)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Granules that a block fills only in part, by number and GPU; `extra` is their bitmap of units in use. Granules
- * inside a large block are only counted: nobody else can lie in them. */
+/* Granules that a block fills only in part, by number and GPU; `extra` is their bitmap of units in use, `flags` how
+ * many of their blocks are large: to what is left beside such a one the driver packs nothing. Granules inside a large
+ * block are only counted: nobody else can lie in them. */
 static struct map shared;
+
+/* What of a block lies in one granule. */
+struct part {
+    uint64_t number, from, to;
+    int gpu;
+    bool large;
+};
 
 /* Nobody says that a driver never has blocks of two GPUs in one: then each GPU has its part of it. */
 static uint64_t key_of(uint64_t number, int gpu) {
@@ -33,26 +41,29 @@ static void mark(uint64_t *bitmap, uint64_t from, uint64_t to, bool used) {
     }
 }
 
-static uint64_t enter_part(uint64_t number, uint64_t from, uint64_t to, int gpu) {
-    struct record *found = map_find(&shared, key_of(number, gpu));
+static uint64_t enter_part(const struct part *part) {
+    uint64_t key = key_of(part->number, part->gpu);
+    struct record *found = map_find(&shared, key);
     bool fresh = !found;
     if (fresh) {
-        struct record record = {.key = key_of(number, gpu), .gpu = gpu, .extra = (uintptr_t)calloc(WORDS, 8)};
+        struct record record = {.key = key, .gpu = part->gpu, .extra = (uintptr_t)calloc(WORDS, 8)};
         if (!map_put(&shared, record)) {
             free((void *)(uintptr_t)record.extra);
             return GRANULE;
         }
-        found = map_find(&shared, key_of(number, gpu));
+        found = map_find(&shared, key);
     }
     found->references++;
-    mark((uint64_t *)(uintptr_t)found->extra, from, to, true);
+    found->flags += part->large;
+    mark((uint64_t *)(uintptr_t)found->extra, part->from, part->to, true);
     return fresh ? GRANULE : 0;
 }
 
-static uint64_t leave_part(uint64_t number, uint64_t from, uint64_t to, int gpu) {
-    struct record *found = map_find(&shared, key_of(number, gpu)), gone;
+static uint64_t leave_part(const struct part *part) {
+    struct record *found = map_find(&shared, key_of(part->number, part->gpu)), gone;
     if (!found) return GRANULE;
-    mark((uint64_t *)(uintptr_t)found->extra, from, to, false);
+    found->flags -= part->large;
+    mark((uint64_t *)(uintptr_t)found->extra, part->from, part->to, false);
     if (--found->references) return 0;
     map_take(&shared, found->key, &gone);
     free((void *)(uintptr_t)gone.extra);
@@ -66,9 +77,15 @@ static uint64_t walk(uint64_t address, uint64_t bytes, int gpu, bool enter) {
     if (whole_to > whole_from) all = (whole_to - whole_from) * GRANULE;
     for (uint64_t number = first;; number = last) {
         bool whole = number >= whole_from && number < whole_to;
-        uint64_t start = number * GRANULE, from = address > start ? address - start : 0;
-        uint64_t to = end < start + GRANULE ? end - start : GRANULE;
-        if (!whole) all += enter ? enter_part(number, from, to, gpu) : leave_part(number, from, to, gpu);
+        uint64_t start = number * GRANULE;
+        struct part part = {
+            .number = number,
+            .from = address > start ? address - start : 0,
+            .to = end < start + GRANULE ? end - start : GRANULE,
+            .gpu = gpu,
+            .large = bytes > LARGEST_PACKED,
+        };
+        if (!whole) all += enter ? enter_part(&part) : leave_part(&part);
         if (number == last) return all;
     }
 }
@@ -87,8 +104,10 @@ uint64_t granules_leave(uint64_t address, uint64_t bytes, int gpu) {
     return gone;
 }
 
-static bool has_run(const uint64_t *bitmap, uint64_t wanted) {
+static bool has_run(const struct record *granule, uint64_t wanted) {
+    const uint64_t *bitmap = (const uint64_t *)(uintptr_t)granule->extra;
     uint64_t run = 0;
+    if (!bitmap || granule->flags) return false;
     for (uint64_t unit = 0; unit < UNITS && run < wanted; unit++)
         run = bitmap[unit / 64] >> (unit % 64) & 1 ? 0 : run + 1;
     return run >= wanted;
@@ -97,10 +116,11 @@ static bool has_run(const uint64_t *bitmap, uint64_t wanted) {
 bool granules_have_gap(uint64_t bytes, int gpu) {
     uint64_t wanted = (bytes + UNIT - 1) / UNIT;
     bool found = false;
+    if (!bytes || bytes > LARGEST_PACKED) return false;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < shared.size && !found; i++) {
         const struct record *row = &shared.rows[i];
-        found = row->key && row->gpu == gpu && row->extra && has_run((const uint64_t *)(uintptr_t)row->extra, wanted);
+        found = row->key && row->gpu == gpu && has_run(row, wanted);
     }
     pthread_mutex_unlock(&lock);
     return found;

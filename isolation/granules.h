@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define GRANULE (2ULL << 20) /* the driver takes device memory in pages of 2 MiB */
+#define LARGEST_PACKED (GRANULE / 2) /* larger blocks have granules of their own */
 #define LARGEST_SIZE (1ULL << 46) /* more is no size but an overflow on its way */
 #define TO_GRANULES(bytes) (((bytes) + GRANULE - 1) & ~(GRANULE - 1))
 

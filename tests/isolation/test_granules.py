@@ -12,6 +12,7 @@ from support.pure_c import ROOT, compiled
 
 GRANULE = 2 << 20
 UNIT = 256
+LARGEST_PACKED = 1 << 20
 GPUS = 2
 # Sizes at which a word of the bitmap, or a granule, ends.
 SIZES = (1, UNIT, 63 * UNIT, 64 * UNIT, 65 * UNIT, 1 << 20, GRANULE - UNIT, GRANULE, GRANULE + UNIT, 3 * GRANULE)
@@ -46,15 +47,16 @@ class Blocks:
         return {unit for at, size in self.at.items() for unit in _units(at, size)}
 
     def longest_gap(self) -> int:
-        """Of the granules that a block fills in part, the longest run of free bytes."""
-        partly = {number for at, size in self.at.items() for number in _partly(at, size)}
+        """Of the granules that only small blocks lie in, the longest run of free bytes into which one is packed."""
+        large = {number for at, size in self.at.items() if size > LARGEST_PACKED for number in _partly(at, size)}
+        partly = {number for at, size in self.at.items() for number in _partly(at, size)} - large
         used, each, longest = self.used(), GRANULE // UNIT, 0
         for number in partly:
             run = 0
             for unit in range(number * each, (number + 1) * each):
                 run = 0 if unit in used else run + 1
                 longest = max(longest, run)
-        return longest * UNIT
+        return min(longest * UNIT, LARGEST_PACKED)
 
 
 def _units(at: int, size: int) -> range:

@@ -341,8 +341,19 @@ def test_a_full_container_still_uses_the_gaps_in_what_it_has(world: World) -> No
     assert container.peak == 1000 * MIB
 
 
+@pytest.mark.parametrize("way", ["linear", "managed"])
+def test_what_a_large_block_leaves_of_its_granule_is_no_gap(world: World, way: str) -> None:
+    """The driver packs nothing beside it: a small block is refused at once, and no granule is taken too much."""
+    container = world.container(memory_mib=1000)
+    tenant = container.run().started()
+    assert tenant.ask(f"take {way} {3 * MIB}") == "0"
+    assert tenant.ask(f"fill linear {2 * MIB}").split()[0] == "348"
+    assert tenant.ask(f"take {way} 4096") == OUT_OF_MEMORY
+    assert container.peak == 1000 * MIB
+
+
 def test_a_block_that_is_given_back_leaves_the_charge_to_who_met_it_there(world: World) -> None:
-    """Whose block is entered into a granule while another's is given back, for want of room, is charged for it."""
+    """Who comes into a granule while another's block there is given back, for want of room, is charged for it."""
     container = world.container(memory_mib=1000)
     tenant = container.run().started()
     for bytes_ in (996 * MIB - CONTEXT, MIB, 300_000):

@@ -31,7 +31,7 @@ void race(const char *name, uint64_t bytes) {
     printf("%d\n", taken);
 }
 
-/* Two blocks come into the same granule, and the one that is charged is entered while the other is given back. */
+/* Two blocks come into the same granule, and the one that is charged is to be entered while the other is given back. */
 void meet_in_granule(uint64_t charged, uint64_t squeezed) {
     _Atomic int *words = new_words();
     struct waiter first = {.bytes = charged, .come = &words[0]};
@@ -40,8 +40,9 @@ void meet_in_granule(uint64_t charged, uint64_t squeezed) {
     take_and_wait(&second);
     *second.come = 2;
     await(&second);
-    let_go(&first);
+    *first.come = 3;
     let_go(&second);
+    let_go(&first);
     printf("%d %d %d\n", first.result, second.result, CU(cuMemFree_v2)(first.address));
 }
 
