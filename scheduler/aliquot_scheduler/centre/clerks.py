@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -125,19 +125,23 @@ class Clerks:
         """Who of them goes by whether an operator says that a pod's namespace runs the cluster; guarded as above."""
         return [self.beside.taking_in(self.in_vain.pod_changed)] if self.in_vain else []
 
-    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    def works(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What each of them does, until cancelled."""
-        return [
-            self.queue_writer.run,
-            self.views.run,
-            self.notices.run,
-            self.evictor.run,
-            self.over_use.run,
-            self.over_use_words.run,
-            self.gangs.run,
-            self.nodes.run,
-            *([self.in_vain.run] if self.in_vain else []),
-            partial(self._events.run, failed=self.beside.not_written),
-            self.mix.run,
-            self.tables.run,
-        ]
+        return {
+            "statuses of queues": self.queue_writer.run,
+            "views of queues": self.views.run,
+            "why pods wait": self.notices.run,
+            "making room": self.evictor.run,
+            "evicting for over-use": self.over_use.run,
+            "how far over-use goes": self.over_use_words.run,
+            "sending groups back": self.gangs.run,
+            "telling of nodes": self.nodes.run,
+            **({"telling who is nominated in vain": self.in_vain.run} if self.in_vain else {}),
+            "events": partial(self._events.run, failed=self.beside.not_written),
+            "keeping the mix": self.mix.run,
+            "renewing tables": self.tables.run,
+        }
+
+    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """All of it; none ends the leader by a defect."""
+        return [self.beside.going_on(work, run) for work, run in self.works().items()]

@@ -12,7 +12,7 @@ leads next reads that, who is on the way out and who waits, and goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from aliquot_core.objects import Pod
 from aliquot_kube.errors import NotFoundError
@@ -20,6 +20,7 @@ from aliquot_kube.resources import DISRUPTION_BUDGETS
 from aliquot_scheduler.centre.evictions import Answer, Evictions
 from aliquot_scheduler.centre.means import NOT_WRITTEN, Means
 from aliquot_scheduler.centre.moved_keeper import MovedKeeper
+from aliquot_scheduler.centre.put_off import Made, PutOff
 from aliquot_scheduler.centre.room_writer import RoomWriter
 from aliquot_scheduler.centre.torn_keeper import TornKeeper
 from aliquot_scheduler.centre.tries import Tries
@@ -28,7 +29,7 @@ from aliquot_scheduler.queues.room.graces import grace_to_ask, is_overdue
 from aliquot_scheduler.queues.room.refuges import Refuge
 from aliquot_scheduler.queues.telling.notices import Notice
 from aliquot_scheduler.queues.turns import Queues
-from aliquot_scheduler.queues.waiting.waiter import Waiter
+from aliquot_scheduler.queues.waiting.waiter import Candidate, Waiter
 from aliquot_scheduler.reclaim.consolidation import Consolidation
 from aliquot_scheduler.reclaim.reclaim import Reclaim
 from aliquot_scheduler.reclaim.residents import Budget, budgets_of
@@ -65,6 +66,9 @@ class Evictor:
         self._evictions = evictions
         self._why_not = means.why_not
         self._tries = Tries()
+        # By name, which steps of a look are put off; and by UID, for whom a search trips.
+        self._unable = PutOff(what="a step of making room for those who wait has failed", means=means)
+        self._unjudged = PutOff(what="who is to go for a pod could not be decided", means=means)
         # For whom no answer came when they were asked last.
         self._unanswered: frozenset[str] = frozenset()
         # Who was to be gone by now, and is known to be there still.
@@ -78,35 +82,63 @@ class Evictor:
         self.kept = 0
         self.moved = 0
 
+    @property
+    def untold(self) -> int:
+        """How often a defect of ours has kept a step of it from being done, or decided for somebody."""
+        return self._unable.count + self._unjudged.count
+
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK)
             if not self._turns.register.taking_over.has_recalled:
                 continue
+            for put_off in (self._unable, self._unjudged):
+                put_off.look_begins()
             try:
-                if not self._why_not() and self._anybody():
-                    await self._decide()
-                # First: nobody is asked for whom this could not be written yet.
-                await self._rooms.write()
-                await self._torn.write()
-                await self._moved.write()
-                await self._ask_all()
-                self._tell_of_overdue()
-                self._tell_who_stays()
+                await self._look()
             except NOT_WRITTEN as error:
                 log.warning("nobody can be asked to go now", extra={"error": str(error)})
+
+    async def _look(self) -> None:
+        """One step after the other. A defect in one of them ends neither the leader nor the others."""
+        await self._step("decide who goes", self._decide)
+        # First: nobody is asked for whom this could not be written yet.
+        await self._step("tell of room", self._rooms.write)
+        await self._step("put down groups that go", self._torn.write)
+        await self._step("put down who is moved", self._moved.write)
+        await self._step("ask", self._ask_all)
+        await self._step("tell who is there still", self._tell_of_overdue)
+        await self._step("tell who stays", self._tell_who_stays)
+
+    async def _step(self, named: str, take: Callable[[], Awaitable[None]]) -> None:
+        if self._unable.is_put_off(named):
+            return
+        try:
+            await take()
+        except NOT_WRITTEN:
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect of ours: it is told of, and tried again
+            self._unable.failed(named, error, of=named)
+        else:
+            self._unable.is_done(named)
+
+    def _attempt(self, candidate: Candidate, make: Callable[[], Made]) -> Made | None:
+        """One for whom a search trips a defect keeps nobody else from what is theirs."""
+        return self._unjudged.attempt(candidate.uid, make, of=candidate.first.pod.key)
 
     def _anybody(self) -> bool:
         now = self._clock.monotonic()
         return self._reclaim.anybody(now=now) or self._consolidation.anybody(now=now)
 
     async def _decide(self) -> None:
+        if self._why_not() or not self._anybody():
+            return
         budgets = await self._budgets()
         if self._why_not():
             return
         now, wall = self._clock.monotonic(), self._clock.wall()
-        made = self._reclaim.decide(now=now, wall=wall, budgets=budgets)
+        made = self._reclaim.decide(now=now, wall=wall, budgets=budgets, attempt=self._attempt)
         if self._consolidation.anybody(now=now):
             made += self._consolidation.decide(now=now, wall=wall, budgets=budgets)
         for clearing in made:
@@ -177,7 +209,7 @@ class Evictor:
             self._reclaim.refused(victim, now=self._clock.monotonic())
         return answer
 
-    def _tell_of_overdue(self) -> None:
+    async def _tell_of_overdue(self) -> None:
         """Of whoever was asked, and whose node has not ended it in time: once."""
         register, wall = self._turns.register, self._clock.wall()
         asked = (register.inside.bound.get(uid) for uid in register.clearings.all_asked())
@@ -188,7 +220,7 @@ class Evictor:
             log.warning("a pod that was asked to go is there still", extra={"pod": pod.key, "why": notice.message})
         self._overdue = frozenset(late)
 
-    def _tell_who_stays(self) -> None:
+    async def _tell_who_stays(self) -> None:
         """On a degraded GPU: once for each reason."""
         bound, staying = self._turns.register.inside.bound, self._consolidation.staying
         for uid in sorted(staying.keys() & bound.keys()):

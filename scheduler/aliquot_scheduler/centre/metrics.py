@@ -156,8 +156,10 @@ def _pods(reign: Reign) -> Iterable[Metric]:
         "aliquot_centre_untold", "How often something could not be told, by what it is to be told of.", labels=["of"]
     )
     in_vain = (clerks.in_vain,) if clerks.in_vain else ()
+    evicting = clerks.evictor, clerks.rooms, clerks.gangs, clerks.over_use, *in_vain
+    pods = clerks.notices, clerks.over_use_words, clerks.beside, *evicting
     for sort, writers in (
-        ("pod", (clerks.notices, clerks.over_use, clerks.over_use_words, clerks.beside, *in_vain)),
+        ("pod", pods),
         ("node", (clerks.nodes,)),
         ("queue", (clerks.queue_writer,)),
         ("view", (clerks.views,)),

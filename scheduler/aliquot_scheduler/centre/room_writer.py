@@ -8,7 +8,8 @@ no more. Of thousands of pods only those are looked at for whom room is made, or
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from aliquot_core.objects import Pod
 from aliquot_kube.changes import Added, Change, Deleted, Modified
@@ -17,10 +18,12 @@ from aliquot_kube.leadership import NotLeadingError
 from aliquot_kube.resources import PODS
 from aliquot_scheduler.centre.means import Means
 from aliquot_scheduler.centre.pod_patches import with_room
+from aliquot_scheduler.centre.put_off import PutOff
 from aliquot_scheduler.centre.tries import Tries
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.room.recalling import words_for, words_left
 from aliquot_scheduler.queues.turns import Queues
+from aliquot_scheduler.queues.waiting.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,14 @@ class RoomWriter:
         # What was written; the watch may tell of it later.
         self._written: dict[str, str] = {}
         self._tries = Tries()
+        # By UID: who can't be told, and for whom no words are found. They keep nobody else.
+        self._untold = PutOff(what="a pod could not be told of its room", means=means)
+        self._wordless = PutOff(what="what a pod is to say of its room could not be worked out", means=means)
+
+    @property
+    def untold(self) -> int:
+        """How often somebody could not be told for a defect of ours."""
+        return self._untold.count + self._wordless.count
 
     def pod_changed(self, change: Change[Pod]) -> None:
         """Take in what the watch tells."""
@@ -59,6 +70,8 @@ class RoomWriter:
     async def write(self) -> None:
         """Write whatever is not said yet, or no more true; each once."""
         tried: set[str] = set()
+        for put_off in (self._untold, self._wordless):
+            put_off.look_begins()
         while (due := next((one for one in self._due() if one[0].metadata.uid not in tried), None)) is not None:
             tried.add(due[0].metadata.uid)
             await self._tell(*due)
@@ -79,11 +92,16 @@ class RoomWriter:
             if (waiter := hall.find(uid)) is not None:
                 wanted = self._said(waiter.pod) if uid in register.clearings else ""
             elif (waiter := bound.get(uid)) is not None:
-                wanted = words_left(self._said(waiter.pod), kept=kept)
+                said = self._said(waiter.pod)
+                left = self._words(waiter, partial(words_left, said, kept=kept))
+                wanted = said if left is None else left
             else:
                 continue
             if self._said(waiter.pod) != wanted:
                 yield waiter.pod, wanted
+
+    def _words(self, waiter: Waiter, make: Callable[[], str]) -> str | None:
+        return self._wordless.attempt(waiter.uid, make, of=waiter.pod.key)
 
     def _known(self) -> set[str]:
         """Who waits or is bound (UIDs)."""
@@ -93,8 +111,11 @@ class RoomWriter:
     def _wanted_by(self, clearing: Clearing) -> Iterator[tuple[Pod, str]]:
         refuges = self._turns.register.refuges.of(clearing.uid)
         for place in clearing.places:
-            if (waiter := self._turns.register.hall.resting(place.waiter.uid)) is not None:
-                yield waiter.pod, words_for(clearing, place, refuges=refuges)
+            if (waiter := self._turns.register.hall.resting(place.waiter.uid)) is None:
+                continue
+            words = self._words(waiter, partial(words_for, clearing, place, refuges=refuges))
+            if words is not None:
+                yield waiter.pod, words
 
     def _said(self, pod: Pod) -> str:
         said = pod.metadata.annotations.get(self._names.room, "")
@@ -116,4 +137,6 @@ class RoomWriter:
             log.warning("a pod could not be told of its room yet", extra={"pod": pod.key, "error": str(error)})
             if not self._tries.fails_for_good(meta.uid, among=self._known()):
                 return
+        except Exception as error:  # noqa: BLE001 - a defect of ours with this one: others are told
+            self._untold.failed(meta.uid, error, of=pod.key)
         self._written[meta.uid] = words

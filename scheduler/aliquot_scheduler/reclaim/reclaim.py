@@ -15,6 +15,7 @@ from itertools import chain, islice
 from aliquot_scheduler.picture.picture import Picture
 from aliquot_scheduler.queues.room.clearings import Clearing
 from aliquot_scheduler.queues.said.tree import Tree
+from aliquot_scheduler.queues.telling.each import Attempt, unguarded
 from aliquot_scheduler.queues.telling.wording import Wording
 from aliquot_scheduler.queues.turns import Queues
 from aliquot_scheduler.queues.waiting.order import Order, Shares
@@ -68,8 +69,10 @@ class Reclaim:
         """Whether somebody was looked at for whom nobody was sent away: another look may find more."""
         return bool(self._vain or self._fitting)
 
-    def decide(self, *, now: float, wall: float, budgets: Sequence[Budget] = ()) -> list[Clearing]:
-        """Decide; what is told stands."""
+    def decide(
+        self, *, now: float, wall: float, budgets: Sequence[Budget] = (), attempt: Attempt[Candidate] = unguarded
+    ) -> list[Clearing]:
+        """Decide; what is told stands. For whom `attempt` makes nothing, nobody goes for a while."""
         self._look_around(now)
         self._fitting.look_begins()
         register = self._queues.register
@@ -90,19 +93,19 @@ class Reclaim:
         )
         with planner.supposing():
             swapped = self._swapping.swapped(planner, now=now, wall=wall)
-            return list(islice(chain(swapped, self._decided(planner, now=now, wall=wall)), _MOST_AT_ONCE))
+            decided = self._decided(planner, now=now, wall=wall, attempt=attempt)
+            return list(islice(chain(swapped, decided), _MOST_AT_ONCE))
 
-    def _decided(self, planner: Planner, *, now: float, wall: float) -> Iterator[Clearing]:
+    def _decided(self, planner: Planner, *, now: float, wall: float, attempt: Attempt[Candidate]) -> Iterator[Clearing]:
         """One after the other, in the order of turns."""
         register = self._queues.register
         ledger, shares = register.books.ledger, register.books.shares(now=now)
         lines = {queue: partial(self._next, queue, shares) for queue in sorted(set(self._claimants()))}
         for candidate in Order(ledger=ledger, shares=shares, candidates=lines):
             queue = candidate.first.queue
-            clearing = self._planned(candidate, planner, policy=policy_of(queue, tree=ledger.tree), now=now, wall=wall)
+            clearing = attempt(candidate, partial(self._planned_or_told, candidate, planner, now=now, wall=wall))
             if clearing is None:
                 self._vain[asked_of(candidate)] = now + COOLDOWN
-                self._tell(candidate, planner, now=now)
                 continue
             if not planner.has_to_wait(clearing):
                 if not self._fitting.is_awaited(candidate, now=now):
@@ -117,6 +120,14 @@ class Reclaim:
             register.sound_first.room_is_made(clearing.candidate)
             shares.changed(queue)
             yield clearing
+
+    def _planned_or_told(self, candidate: Candidate, planner: Planner, *, now: float, wall: float) -> Clearing | None:
+        """Room for it; or it is told why there is none."""
+        policy = policy_of(candidate.first.queue, tree=self._queues.register.books.ledger.tree)
+        clearing = self._planned(candidate, planner, policy=policy, now=now, wall=wall)
+        if clearing is None:
+            self._tell(candidate, planner, now=now)
+        return clearing
 
     def _planned(
         self, candidate: Candidate, planner: Planner, *, policy: Policy, now: float, wall: float

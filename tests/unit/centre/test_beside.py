@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -75,6 +76,24 @@ def test_each_of_those_who_take_in_stands_for_himself(caplog: pytest.LogCaptureF
     for taker in (Taker("bad"), Taker("bad"), Taker()):
         beside.taking_in(taker.pod_changed)(Added(new=BAD))
     assert (len(lines(caplog)), beside.untold) == (2, 2)
+
+
+async def test_work_that_stops_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    """After a while, as often as it has to; that is told once and counted."""
+    clock, begun = VirtualClock(), list[float]()
+    beside = Beside(means=means(FakeApi(), clock=clock))
+
+    async def stops() -> None:
+        begun.append(clock.monotonic())
+        raise KeyError("planted")
+
+    running = asyncio.ensure_future(beside.going_on("writing", stops)())
+    await clock.advance(11.0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [at - begun[0] for at in begun] == [0.0, 5.0, 10.0]
+    assert (lines(caplog, "work beside the decisions has stopped"), beside.untold) == ([("writing", True)], 3)
 
 
 async def test_what_fails_for_thousands_is_said_in_few_lines_and_not_hidden(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,6 +199,26 @@ async def test_the_leader_goes_on_though_one_event_can_t_be_written(monkeypatch:
             pod = town.reign.pods[f"{NAMESPACE}/{name}"]
             town.reign.clerks._events.tell(pod, EVICTED, action="Evicting")
         await until(lambda: town.reign.clerks.beside.untold == 1 and "POST events" in written(town))
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "work",
+    ["queue_writer", "views", "notices", "evictor", "over_use", "over_use_words", "gangs", "nodes", "mix", "tables"],
+)
+async def test_no_work_beside_the_decisions_ends_the_leader(work: str) -> None:
+    """Whatever trips in it: pods are placed."""
+    async with reigning() as town:
+
+        async def stops() -> None:
+            raise KeyError("planted")
+
+        getattr(town.reign.clerks, work).run = stops
+        town.join("n1")
+        town.create(PODS, pod_manifest("good", compute=10, memory=1_000))
+        await until(lambda: not town.reign.why_not() and {"good"} <= names(town.reign))
+        await until(lambda: town.reign.clerks.beside.untold == 1)
+        assert await town.place("good") == "n1"
 
 
 def written(town: Reigning) -> list[str]:
