@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime, timedelta
+from math import ceil
 
 from aliquot_scheduler.deciding.promises import PROMISE
 from aliquot_scheduler.queues.lost.doubts import FADES
@@ -57,7 +58,8 @@ def test_a_pod_of_a_user_in_doubt_is_told_whose_turn_was_lost_and_what_is_owed(
         cluster.wait_for("half a minute of turns", lambda: 16 * (time.monotonic() - in_since) > PROMISE + 2.0)
         for pod in bad:
             centre.api.delete(centre.api.path_of(pod), gracePeriodSeconds=0)
-        most = 4 * (time.monotonic() - began)
+        # It is told in whole seconds, rounded up.
+        most = ceil(4 * (time.monotonic() - began))
         # The one turn of its user's is this one's for half a minute.
         cluster.create_pod(asking("stuck", name, asks, volumes=MISSING))
         centre.lined_up({name: 0})
