@@ -243,17 +243,10 @@ class QueueWorld(QueueActors):
             assert self._waits_rightly(waiter, emptied), (waiter, self.queues.notice(waiter))
 
     def _waits_rightly(self, waiter: Waiter, emptied: Emptied) -> bool:
-        tree = emptied.tree
         # A gang that is not there.
         if not (start := self._start(waiter)) or not emptied.has_room(start):
             return True
-        if not HostSums(self).may_have(waiter.queue, [one.pod for one in start]):
-            return True
-        # Of which models some of a group are kept off by their queue, so that all have room, is not all tried.
-        # Nor where others keep some of a model idle.
-        said = any(tree.nodes[name].spec.models for name in tree.path(waiter.queue))
-        kept = any(any(node.kept[2 : tree.dimensions.cards]) for node in tree.nodes.values())
-        return waiter.group is not None and (said or kept)
+        return not HostSums(self).may_have(waiter.queue, [one.pod for one in start])
 
     def _start(self, waiter: Waiter) -> list[Waiter]:
         """Those who are let in at once with it; nobody if they are too few."""

@@ -189,3 +189,29 @@ def test_what_is_kept_of_a_model_keeps_nobody_off_others() -> None:
     for uid in ("a0", "b0"):
         stage.submit(uid, 50, queue=uid[0])
     assert sorted(stage.run()) == ["a0", "b0"]
+
+
+@pytest.mark.parametrize("first", ["names it", "names none"])
+def test_a_group_lies_beside_what_is_kept_of_a_model_though_some_of_it_need_that(first: str) -> None:
+    """Of two cards of a model one is kept: who need not lie there gives way to who must, whoever came first."""
+    kept = ModelQuota(compute=Quota(guarantee=100, lending_limit=0))
+    stage = Stage({"k": queue(models={"*H100*": kept}), "a": queue()}, nodes=(2, 1), models={0: H100})
+    of_them = [("bound", "*H100*"), ("free", None)]
+    for uid, model in of_them if first == "names it" else reversed(of_them):
+        notes = {"group-size": "2"} | ({"gpu-model": model} if model else {})
+        stage.submit(uid, 100, queue="a", group="g", notes=notes)
+    assert sorted(stage.run()) == ["bound", "free"]
+
+
+def test_a_group_of_which_more_need_a_model_than_others_leave_never_fits() -> None:
+    """Nobody who must have it can give way, and it is told so in numbers."""
+    kept = ModelQuota(compute=Quota(guarantee=100, lending_limit=0))
+    stage = Stage({"k": queue(models={"*H100*": kept}), "a": queue()}, nodes=(2, 2), models={0: H100})
+    for uid in ("one", "other"):
+        stage.submit(uid, 100, queue="a", group="g", notes={"group-size": "2", "gpu-model": "*H100*"})
+    assert stage.run() == []
+    for waiter in stage.queues.waiting():
+        assert stage.queues.notice(waiter).message == (
+            "its group starts with 2 pods, which ask 200 % of compute of *H100*, and of the 200 % that there are others"
+            " keep 100 % though they don't use it (lendingLimit) (k 100 %)"
+        )

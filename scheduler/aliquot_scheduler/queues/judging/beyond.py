@@ -49,6 +49,15 @@ class Beyond:
         """Whether others keep so much of all there is that these could not come in if they were alone."""
         return self._who_keeps(members)[1] is not None
 
+    def kept_in(self, members: Sequence[Waiter]) -> int | None:
+        """In which dimension others keep too much for these, under a limit or of all there is."""
+        kept = next(filter(None, self._who_keeps(members)), None)
+        return kept[1] if kept else None
+
+    def is_free_for(self, dimension: int, members: Sequence[Waiter]) -> bool:
+        """Whether of this others do not keep too much for these."""
+        return self.kept_in(members) != dimension
+
     def is_never_for_good(self, queue: str, amount: int, dimension: int) -> bool:
         """Whether so much of one dimension could not be given for good even if nothing else were."""
         firm = [amount if dim == dimension else 0 for dim in range(len(self._tree.dimensions))]

@@ -8,7 +8,8 @@ was promised room, unless another node may have to be chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from aliquot_scheduler.queues.judging.rules import Refusal, Rules
 from aliquot_scheduler.queues.said.tree import Dimensions
@@ -41,6 +42,30 @@ def kept_off(candidate: Candidate, dimension: int, *, dimensions: Dimensions, wi
             members = (*candidate.members[:place], other, *candidate.members[place + 1 :])
             return Candidate(members=members, amounts=summed(members))
     return None
+
+
+def as_few_kept_off(
+    members: Sequence[Waiter],
+    dimension: int,
+    *,
+    dimensions: Dimensions,
+    without: Without,
+    enough: Callable[[Sequence[Waiter]], bool],
+) -> tuple[Waiter, ...] | None:
+    """These, from the last on as few as it takes kept off the model of a dimension; None if that is not enough."""
+    model = dimensions.model_of(dimension)
+    able = [place for place, one in enumerate(members) if one.amounts[dimension]] if model else []
+    others = {place: other for place in able if (other := without(members[place], model)) is not None}
+    places = sorted(others, reverse=True)
+
+    def kept(count: int) -> tuple[Waiter, ...]:
+        off = set(places[:count])
+        return tuple(others[place] if place in off else one for place, one in enumerate(members))
+
+    # Who is kept off asks no more of it than before.
+    counts = range(1, len(places) + 1)
+    found = bisect_left(counts, True, key=lambda count: enough(kept(count)))
+    return kept(counts[found]) if found < len(counts) else None
 
 
 def may_go_elsewhere(waiter: Waiter) -> bool:

@@ -7,6 +7,7 @@ it would be the head of it for ever, and what is held back for it would never be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,7 +22,7 @@ from aliquot_scheduler.fit.ground import host_ask
 from aliquot_scheduler.queues.charged.ledger import Charge
 from aliquot_scheduler.queues.judging.beyond import Beyond
 from aliquot_scheduler.queues.judging.cards import Cards
-from aliquot_scheduler.queues.judging.elsewhere import may_go_elsewhere
+from aliquot_scheduler.queues.judging.elsewhere import as_few_kept_off, may_go_elsewhere
 from aliquot_scheduler.queues.judging.shapes import Shapes, kept_off
 from aliquot_scheduler.queues.judging.together import Together
 from aliquot_scheduler.queues.said.entry import open_to, why_barred
@@ -188,6 +189,25 @@ class Enrolment:
                     kept[place] = self.without(kept[place], model) or kept[place]
         return tuple(kept)
 
+    def _where_it_may_be(self, members: Sequence[Waiter]) -> tuple[Waiter, ...]:
+        """What a gang needs to start, kept off models where its queue may never have so much, or others keep it.
+
+        Where that would not help they are as they are.
+        """
+        members = self._within_limits(members)
+        while (dim := self._beyond.kept_in(members)) is not None:
+            fewer = as_few_kept_off(
+                members,
+                dim,
+                dimensions=self._tree.dimensions,
+                without=self.without,
+                enough=partial(self._beyond.is_free_for, dim),
+            )
+            if fewer is None:
+                break
+            members = fewer
+        return members
+
     def _never_of(self, model: str, members: Sequence[Waiter]) -> bool:
         queue, dimensions, amounts = members[0].queue, self._tree.dimensions, summed(members)
         nodes = [self._tree.nodes[name] for name in self._tree.path(queue)]
@@ -221,7 +241,7 @@ class Enrolment:
 
     def why_gang_never(self, members: Sequence[Waiter]) -> str:
         """Why what a gang needs to start can't be let in, whatever others do; empty if it could."""
-        queue, members = members[0].queue, self._within_limits(members)
+        queue, members = members[0].queue, self._where_it_may_be(members)
         asks = f"its group starts with {counted(len(members), 'pod')}, which {agreed(len(members), 'asks', 'ask')}"
         if why := self._beyond.why(members, summed(members), asks):
             return why
@@ -234,7 +254,7 @@ class Enrolment:
         """
         if not self._tree.nodes[members[0].queue].spec.autoscale:
             return False
-        members = self._within_limits(members) if len(members) > 1 else members
+        members = self._where_it_may_be(members) if len(members) > 1 else members
         return (
             any(self._shapes.of(one.shape).never for one in members)
             or bool(members[0].group and self._together.why_never(members))
